@@ -1,0 +1,102 @@
+/* planner/assign.h - who owns which matrix.
+ *
+ * The pure problem, without models or clusters: items with a load (optimizer FLOPs), a size (resident bytes) and the
+ * unit they belong to, placed whole on ranks 0..n_ranks-1. Lexicographic objectives: by default first the smallest
+ * heaviest load, then the smallest heaviest byte count. Items with flops = 0 (owned tails) only count as bytes.
+ *
+ * Solvers (enum assign_method):
+ *   ROUND_ROBIN   item i to rank i mod n, in the given order.
+ *   LPT_NUMEL     longest-processing-time on numel, all items at once.
+ *   ROLE_GREEDY   MatrixFSDP: unit by unit, the unit's items sorted by (-numel, index), each to the rank with the
+ *                 least numel so far; loads are carried from unit to unit. (facts.md, arXiv 2607.05895)
+ *   SCOPE_GREEDY  MatrixFSDP: the same over all units at once.
+ *   LPT_FLOPS     longest-processing-time on flops.
+ *   MEGATRON      Megatron layer-wise: LPT on max(m,n)*min(m,n)^2, loads persist across units (buckets), and inside a
+ *                 unit no rank may hold more than 1.3 x the unit's average numel while another rank is below it.
+ *   ILP           LPT + move/swap repair as start, then the pattern ILP on GLPK: which counts of each load class one
+ *                 rank holds, how many ranks use each pattern; bisect on the load level, then on bytes. Proves the
+ *                 bound where the enumeration stays under its cap, else reports the best bound it has.
+ * All are deterministic: ties go to the lowest rank and lowest item index; limits are counted in patterns, nodes or
+ * pivots, never in seconds.
+ */
+#ifndef BALLAST_PLANNER_ASSIGN_H
+#define BALLAST_PLANNER_ASSIGN_H
+
+#include "core/err.h"
+#include "core/mem.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* method, name on the command line, one line of help */
+#define ASSIGN_METHODS(X)                                                                          \
+    X(ASSIGN_ROUND_ROBIN, "round-robin", "matrix i to rank i mod W, in parameter order")           \
+    X(ASSIGN_LPT_NUMEL, "lpt-numel", "longest processing time first, by elements")                 \
+    X(ASSIGN_ROLE_GREEDY, "role-greedy", "MatrixFSDP: greedy by elements, unit after unit")        \
+    X(ASSIGN_SCOPE_GREEDY, "scope-greedy", "MatrixFSDP: greedy by elements, all units at once")    \
+    X(ASSIGN_LPT_FLOPS, "lpt-flops", "longest processing time first, by optimizer FLOPs")          \
+    X(ASSIGN_MEGATRON, "megatron", "Megatron layer-wise: greedy by max*min^2, capped per unit")    \
+    X(ASSIGN_ILP, "ilp", "pattern ILP on GLPK, with a proven bound")
+
+#define ASSIGN_ENUM(method, name, help) method,
+enum assign_method { ASSIGN_METHODS(ASSIGN_ENUM) ASSIGN_N_METHODS };
+#undef ASSIGN_ENUM
+
+/* What to minimise, in order; each is a maximum over ranks (fanout: also over units). */
+enum assign_objective {
+    ASSIGN_FLOPS,  /* optimizer FLOPs of a rank */
+    ASSIGN_BYTES,  /* resident bytes of a rank */
+    ASSIGN_FANOUT, /* bytes that one rank owns of one unit: what it has to send when the unit is gathered */
+    ASSIGN_TIME,   /* `time_of`, e.g. a simulated step */
+};
+
+struct assign_item {
+    uint64_t flops; /* optimizer work of one step */
+    uint64_t bytes; /* resident on its owner: parameter, gradient, states, master */
+    uint64_t numel;
+    uint64_t send_bytes; /* what its owner sends when its unit is gathered (parameter bytes) */
+    uint32_t rows, cols;
+    uint32_t unit;
+};
+
+struct assign_problem {
+    const struct assign_item *items; /* [n_items], in parameter order */
+    uint32_t n_items;
+    uint32_t n_ranks;
+    uint64_t base_bytes;     /* resident on every rank beside its items */
+    uint64_t capacity_bytes; /* 0: none. No rank may exceed it; when impossible: the least excess, fits=false */
+    enum assign_objective order[4];
+    uint32_t n_order;
+    double (*time_of)(void *ctx, const uint32_t *owner); /* only for ASSIGN_TIME; NULL otherwise */
+    void *time_ctx;
+    uint64_t max_patterns;   /* 0: default cap on pattern enumeration */
+    uint64_t max_pivots;     /* 0: default cap on simplex iterations */
+};
+
+struct assign_result {
+    uint32_t *owner;       /* [n_items], in arena */
+    uint64_t *load_flops;  /* [n_ranks], in arena */
+    uint64_t *load_bytes;  /* [n_ranks], in arena; base_bytes included */
+    uint64_t flops_max, bytes_max;
+    double flops_mean, bytes_mean;
+    uint64_t bound;        /* proven lower bound of the first objective's maximum */
+    double gap_percent;    /* 100*(value - bound)/bound; 0 when optimal; 0 when the bound is 0 */
+    bool optimal;          /* value == bound */
+    bool fits;             /* bytes_max <= capacity_bytes, or no capacity */
+    const char *solver;    /* e.g. "pattern-ilp (glpk)", "lpt+swap", "role-greedy" */
+    uint64_t n_patterns;   /* enumerated */
+    double solve_ms;       /* wall time, for the talk only: never written into a plan that claims to be reproducible */
+};
+
+/* Solve with one method. Result in arena `a`. Errors: n_ranks = 0, sums beyond 2^63. O(n_items log n_items) for the
+ * greedy ones; ILP bounded by its caps. n_items = 0 and n_items < n_ranks are fine. */
+int assign_solve(const struct assign_problem *p, enum assign_method method, struct arena *a,
+                 struct assign_result *r, struct err *e);
+
+/* Lower bound of the heaviest load that needs no search: max(ceil(total/n), biggest item, and for every k: the sum of
+ * the k smallest of the first k*n+1 items by size, descending). Cost O(n_items log n_items). */
+uint64_t assign_bound(const struct assign_problem *p);
+
+const char *assign_method_name(enum assign_method m);
+
+#endif
