@@ -1,0 +1,54 @@
+/* layouts/layout.h - the layouts: who holds what, and when it moves. One file a family, one row of the table a layout.
+ *
+ * A layout is a pure function of (plan, cluster): no GLPK, no clock, no I/O. To add one: write its file, add its row.
+ */
+#ifndef BALLAST_LAYOUTS_LAYOUT_H
+#define BALLAST_LAYOUTS_LAYOUT_H
+
+#include "model/plan.h"
+#include "model/program.h"
+
+struct layout {
+    const char *name;       /* base name: "zero3" */
+    const char *line;       /* what it is, in a line */
+    enum strategy strategy; /* with a matrix optimizer and no plus sign */
+    uint32_t allowed;       /* bit mask of 1u << enum strategy */
+    enum place_rule
+        matrix_rule; /* where matrices live when the strategy is not owner; owner: PLACE_OWNER */
+    enum place_rule tail_rule;
+    bool shard_params, shard_grads, shard_states; /* factor = world, else 1 x 1 */
+    /* Lower a complete plan (places, owners) into a program in arena a. */
+    int (*lower)(const struct plan *plan, struct arena *a, struct program *p, struct err *e);
+    /* The closed formula: bytes that all ranks together send in a step, by phase; no look at the program. */
+    int (*formula)(const struct plan *plan, uint64_t bytes[PHASE_N], struct err *e);
+};
+
+/* All layouts, NULL-terminated. */
+extern const struct layout *const layouts_all[];
+
+/* What a name means: "owner", "zero3+stock", "zero1-owner", ... With AdamW there is no strategy. Errors: unknown name
+ * (nearest suggested), impossible pair. `full` gets the canonical name, in arena. */
+int layout_resolve(const char *name, enum optimizer o, struct arena *a, const struct layout **l,
+                   enum strategy *s, const char **full, struct err *e);
+const struct layout *layout_find(const char *base);
+
+/* The short names ("owner" = zero3+owner), for --layout list: alias, full, NULL-terminated pairs. */
+struct layout_alias {
+    const char *alias, *full;
+};
+extern const struct layout_alias layout_aliases[];
+
+/* Fill the plan's layout fields and factors, and the placement of everything but owners (these are planner/'s):
+ * matrices by the layout's rule, tail by its rule, offsets of every tensor in its unit's buffer. */
+int layout_place(struct plan *plan, struct arena *a, struct err *e);
+
+/* FLOPs of one matrix's optimizer step and its state bytes (facts.md section 2). m <= n. */
+uint64_t layout_optimizer_flops(enum optimizer o, uint32_t ns_steps, uint64_t m, uint64_t n);
+uint64_t layout_state_bytes(const struct job *j, const struct tensor *t);
+
+/* Bytes of parameter, gradient, state and master copy that the rank which owns tensor t holds of it. */
+uint64_t layout_resident_bytes(const struct plan *plan, const struct tensor *t);
+
+int layout_lower(const struct plan *plan, struct arena *a, struct program *p, struct err *e);
+
+#endif

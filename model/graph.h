@@ -1,0 +1,116 @@
+/* model/graph.h - what a unit computes: values and the kernels between them, for one micro-batch.
+ *
+ * The forward pass of a unit class as a straight list of kernel calls on values (activations). Each call says what its
+ * backward needs, so that one walk gives FLOPs, HBM traffic, which activations must be kept, and the backward list.
+ * Sources: transformer shapes as Hugging Face's modelling code builds them; FLOPs by counting multiply-adds as 2
+ * (GEMM 2mnk; attention 4*batch*heads*seq^2*head_dim, half of it when a causal kernel skips the upper triangle);
+ * HBM bytes by counting each operand once (a fused kernel's compulsory traffic).
+ */
+#ifndef BALLAST_MODEL_GRAPH_H
+#define BALLAST_MODEL_GRAPH_H
+
+#include "model/model.h"
+
+/* kernel, name, what bounds it: G(EMM), A(ttention), E(lementwise: HBM), N(ewton-Schulz and other optimizer algebra) */
+#define KERNELS(X)                                                                                 \
+    X(KERNEL_NONE, "none", 'E')                                                                    \
+    X(KERNEL_EMBED, "embed", 'E')                                                                  \
+    X(KERNEL_EMBED_BACKWARD, "embed_backward", 'E')                                                \
+    X(KERNEL_POSITION_ADD, "position_add", 'E')                                                    \
+    X(KERNEL_POSITION_BACKWARD, "position_backward", 'E')                                          \
+    X(KERNEL_GEMM, "gemm", 'G')             /* (m,k) x (k,n), batch of them */                     \
+    X(KERNEL_GEMM_DGRAD, "gemm_dgrad", 'G') /* (m,n) x (n,k) */                                    \
+    X(KERNEL_GEMM_WGRAD, "gemm_wgrad", 'G') /* (n,m) x (m,k) */                                    \
+    X(KERNEL_RMSNORM, "rmsnorm", 'E')                                                              \
+    X(KERNEL_RMSNORM_BACKWARD, "rmsnorm_backward", 'E')                                            \
+    X(KERNEL_LAYERNORM, "layernorm", 'E')                                                          \
+    X(KERNEL_LAYERNORM_BACKWARD, "layernorm_backward", 'E')                                        \
+    X(KERNEL_ROPE, "rope", 'E')                                                                    \
+    X(KERNEL_ROPE_BACKWARD, "rope_backward", 'E')                                                  \
+    X(KERNEL_ATTENTION, "attention", 'A') /* batch x heads of (s,d) */                             \
+    X(KERNEL_ATTENTION_BACKWARD, "attention_backward", 'A')                                        \
+    X(KERNEL_SWIGLU, "swiglu", 'E')                                                                \
+    X(KERNEL_SWIGLU_BACKWARD, "swiglu_backward", 'E')                                              \
+    X(KERNEL_GELU, "gelu", 'E')                                                                    \
+    X(KERNEL_GELU_BACKWARD, "gelu_backward", 'E')                                                  \
+    X(KERNEL_ADD, "add", 'E')                                                                      \
+    X(KERNEL_ROUTE, "route", 'E') /* softmax, top-k, permutation */                                \
+    X(KERNEL_ROUTE_BACKWARD, "route_backward", 'E')                                                \
+    X(KERNEL_DISPATCH, "dispatch", 'E') /* tokens to expert order */                               \
+    X(KERNEL_DISPATCH_BACKWARD, "dispatch_backward", 'E')                                          \
+    X(KERNEL_COMBINE, "combine", 'E') /* weighted sum back into token order */                     \
+    X(KERNEL_COMBINE_BACKWARD, "combine_backward", 'E')                                            \
+    X(KERNEL_CROSS_ENTROPY, "cross_entropy", 'E')                                                  \
+    X(KERNEL_CROSS_ENTROPY_BACKWARD, "cross_entropy_backward", 'E')                                \
+    X(KERNEL_ACCUMULATE, "accumulate", 'E') /* gradient += of a micro-batch */                     \
+    X(KERNEL_MOMENTUM, "momentum", 'E')     /* Nesterov momentum of one matrix */                  \
+    X(KERNEL_NEWTON_SCHULZ, "newton_schulz", 'N')                                                  \
+    X(KERNEL_NEWTON_SCHULZ_SHARDED, "newton_schulz_sharded", 'N') /* 1/W of each product */        \
+    X(KERNEL_MATRIX_UPDATE, "matrix_update", 'E')                                                  \
+    X(KERNEL_SHAMPOO, "shampoo", 'N')                                                              \
+    X(KERNEL_SOAP, "soap", 'N')                                                                    \
+    X(KERNEL_ADAMW, "adamw", 'E')
+#define KERNEL_ENUM(k, name, bound) k,
+enum kernel { KERNELS(KERNEL_ENUM) KERNEL_N };
+#undef KERNEL_ENUM
+const char *kernel_name(enum kernel k);
+char kernel_bound(enum kernel k);
+
+/* One launch (or a fixed group of them). Units: elements of the shapes, FLOPs, bytes of HBM read and written. */
+struct kernel_call {
+    enum kernel kernel;
+    uint64_t m, n, k,
+        batch; /* GEMM: (m,k)x(k,n); attention: m = query tokens, n = key tokens, k = head_dim,
+                                batch = sequences x heads; elementwise: m x n elements; optimizer: m x n matrix,
+                                m <= n, k = steps */
+    uint64_t flops;
+    uint64_t hbm_bytes;
+    uint32_t launches;
+};
+
+enum { GRAPH_MAX_IN = 4, GRAPH_MAX_VALUES = 32, GRAPH_MAX_OPS = 32 };
+
+struct graph_value {
+    const char *name;
+    uint64_t bytes; /* of one micro-batch */
+    bool needed;    /* the backward of some op reads it */
+    bool heavy;     /* made by a GEMM or attention: selective recomputation keeps it */
+};
+
+struct graph_op {
+    const char *name;
+    struct kernel_call forward;
+    struct kernel_call backward[2]; /* dgrad, wgrad; or one */
+    const char *backward_name[2];
+    uint32_t n_backward;
+    uint32_t in[GRAPH_MAX_IN], n_in; /* values */
+    uint32_t out;                    /* a value */
+    bool saves_in[GRAPH_MAX_IN];     /* backward reads this input again */
+    bool saves_out;
+    uint32_t weight;    /* first tensor, index in the unit, or MODEL_NONE */
+    uint32_t n_weights; /* experts: n_experts, every weight_stride tensors */
+    uint32_t weight_stride;
+    uint32_t bias;            /* index in the unit or MODEL_NONE */
+    bool weight_of_embedding; /* a tied head: `weight` is an index in unit 0 */
+};
+
+/* Value 0 is the unit's input (for UNIT_EMBED: the token ids). The last op's `out` is the unit's output. */
+struct unit_graph {
+    struct graph_value values[GRAPH_MAX_VALUES];
+    struct graph_op ops[GRAPH_MAX_OPS];
+    uint32_t n_values, n_ops, output;
+    uint64_t
+        logits_bytes; /* of the head: logits and their gradient, fp32 loss included in values */
+    uint64_t forward_flops, backward_flops;
+};
+
+/* Build the graph of class `c` of model m for `micro_batch` sequences of `seq_len` tokens with activations of `act`.
+ * ERR_OVERFLOW when a product passes 2^63. */
+int graph_build(const struct model *m, uint32_t class_id, uint64_t micro_batch, uint64_t seq_len,
+                enum dtype act, struct unit_graph *g, struct err *e);
+
+/* Model FLOPs of one token, forward and backward (MFU's numerator, contract.md): 6 per parameter that a token meets
+ * without look-ups, plus 12*layers*hidden*seq for attention, not halved for causal masks. */
+double graph_model_flops_per_token(const struct model *m, uint64_t seq_len);
+
+#endif

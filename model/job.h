@@ -1,0 +1,56 @@
+/* model/job.h - how it is trained: batch, precision, optimizer, layout. The names are the options of the command line
+ * (docs/CLI.md) with underscores. */
+#ifndef BALLAST_MODEL_JOB_H
+#define BALLAST_MODEL_JOB_H
+
+#include "model/cluster.h"
+#include "model/model.h"
+
+enum recompute { RECOMPUTE_NONE, RECOMPUTE_SELECTIVE, RECOMPUTE_FULL };
+
+/* How owner segments travel. AUTO: the simulator takes the fastest and says which. */
+#define COLL_ALGOS(X)                                                                              \
+    X(ALGO_AUTO, "auto")                                                                           \
+    X(ALGO_P2P, "p2p")                                                                             \
+    X(ALGO_RING, "ring")                                                                           \
+    X(ALGO_TREE, "tree")                                                                           \
+    X(ALGO_HIERARCHICAL, "hierarchical")                                                           \
+    X(ALGO_PADDED, "padded")
+#define COLL_ALGO_ENUM(x, name) x,
+enum coll_algo { COLL_ALGOS(COLL_ALGO_ENUM) ALGO_N };
+#undef COLL_ALGO_ENUM
+const char *coll_algo_name(enum coll_algo a);
+
+/* What surrounds the arithmetic: overlap, launch cost, bytes. */
+#define FRAMEWORKS(X)                                                                              \
+    X(FRAMEWORK_FSDP2, "fsdp2")                                                                    \
+    X(FRAMEWORK_FSDP2_COMPILED, "fsdp2-compiled")                                                  \
+    X(FRAMEWORK_MEGATRON, "megatron")                                                              \
+    X(FRAMEWORK_MEGATRON_DEEPSPEED, "megatron-deepspeed")                                          \
+    X(FRAMEWORK_DEEPSPEED, "deepspeed")
+#define FRAMEWORK_ENUM(x, name) x,
+enum framework { FRAMEWORKS(FRAMEWORK_ENUM) FRAMEWORK_N };
+#undef FRAMEWORK_ENUM
+const char *framework_name(enum framework f);
+
+struct job {
+    uint32_t nodes, gpus; /* gpus: the world size */
+    const char *layout;   /* as asked */
+    enum optimizer optimizer;
+    uint32_t ns_steps;
+    uint64_t seq_len, micro_batch, grad_accum; /* micro_batch: sequences a rank and pass */
+    enum dtype param_dtype, grad_dtype, state_dtype;
+    bool master_weights; /* fp32 copy of the parameters with the optimizer state */
+    enum recompute recompute;
+    enum coll_algo gather;
+    uint32_t prefetch; /* units gathered ahead */
+    uint64_t bucket_bytes;
+    const char *planner, *objective; /* as asked; planner/ knows the names */
+    const char *mesh;                /* NULL: from the layout */
+    uint32_t shard_group;            /* 0: from the layout */
+    uint32_t tp, pp, ep;
+    enum framework framework;
+    double price_per_gpu_hour; /* 0: the cluster's */
+};
+
+#endif

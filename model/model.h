@@ -1,0 +1,175 @@
+/* model/model.h - what is trained: tensors, grouped into units.
+ *
+ * A *unit* is what FSDP gathers at once: the embedding, each decoder layer, and the head (final norm + output
+ * projection). Units are listed in forward order and their tensors are contiguous. Units of one *class* have the same
+ * shapes and the same operations, so that a program says them once.
+ *
+ * Tied output heads exist once, in the embedding's unit. 3-D experts are listed as independent matrices.
+ */
+#ifndef BALLAST_MODEL_MODEL_H
+#define BALLAST_MODEL_MODEL_H
+
+#include "core/err.h"
+#include "core/mem.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#define MODEL_NONE UINT32_MAX
+
+/* dtype, name, bits */
+#define DTYPES(X)                                                                                  \
+    X(DTYPE_FP32, "fp32", 32)                                                                      \
+    X(DTYPE_BF16, "bf16", 16)                                                                      \
+    X(DTYPE_FP16, "fp16", 16)                                                                      \
+    X(DTYPE_INT8, "int8", 8)                                                                       \
+    X(DTYPE_INT4, "int4", 4)
+#define DTYPE_ENUM(d, name, bits) d,
+enum dtype { DTYPES(DTYPE_ENUM) DTYPE_N };
+#undef DTYPE_ENUM
+
+const char *dtype_name(enum dtype d);
+/* Bytes of n elements, rounded up (int4: two in a byte). */
+uint64_t dtype_bytes(enum dtype d, uint64_t n);
+int dtype_parse(const char *s, enum dtype *d); /* -1: no such name */
+
+/* role, name. Only MATRIX and EXPERT are matrices for a matrix optimizer; the rest is the tail (AdamW). */
+#define TENSOR_ROLES(X)                                                                            \
+    X(ROLE_MATRIX, "matrix")                                                                       \
+    X(ROLE_EXPERT, "expert")                                                                       \
+    X(ROLE_EMBEDDING, "embedding")                                                                 \
+    X(ROLE_POSITION, "position")                                                                   \
+    X(ROLE_HEAD, "head")                                                                           \
+    X(ROLE_NORM, "norm")                                                                           \
+    X(ROLE_BIAS, "bias")                                                                           \
+    X(ROLE_ROUTER, "router")
+#define TENSOR_ROLE_ENUM(r, name) r,
+enum tensor_role { TENSOR_ROLES(TENSOR_ROLE_ENUM) ROLE_N };
+#undef TENSOR_ROLE_ENUM
+const char *tensor_role_name(enum tensor_role r);
+
+#define OPTIMIZERS(X)                                                                              \
+    X(OPTIMIZER_MUON, "muon")                                                                      \
+    X(OPTIMIZER_SHAMPOO, "shampoo")                                                                \
+    X(OPTIMIZER_SOAP, "soap")                                                                      \
+    X(OPTIMIZER_ADAMW, "adamw")
+#define OPTIMIZER_ENUM(o, name) o,
+enum optimizer { OPTIMIZERS(OPTIMIZER_ENUM) OPTIMIZER_N };
+#undef OPTIMIZER_ENUM
+const char *optimizer_name(enum optimizer o);
+
+/* What a tensor is to the operations of its unit, so that graph.c finds it without reading names. */
+enum tensor_slot {
+    SLOT_OTHER,
+    SLOT_TOKEN_EMBEDDING,
+    SLOT_POSITION,
+    SLOT_FINAL_NORM,
+    SLOT_HEAD,
+    SLOT_NORM1,
+    SLOT_NORM2,
+    SLOT_Q,
+    SLOT_K,
+    SLOT_V,
+    SLOT_QKV,
+    SLOT_O,
+    SLOT_Q_NORM,
+    SLOT_K_NORM,
+    SLOT_GATE,
+    SLOT_UP,
+    SLOT_UP1,
+    SLOT_DOWN,   /* UP1: second half of a split up-projection */
+    SLOT_ROUTER, /* experts: GATE, UP, DOWN with expert >= 0 */
+};
+
+struct tensor {
+    const char *name; /* in the model's arena */
+    uint64_t shape
+        [4]; /* [n_dims], as PyTorch stores it: (out, in) for a linear layer, (in, out) for GPT-2's */
+    uint32_t n_dims;
+    uint32_t unit;
+    enum tensor_role role;
+    enum tensor_slot slot;
+    bool is_bias;   /* the bias of `slot` */
+    int32_t expert; /* -1: not of an expert */
+    uint64_t numel;
+    uint64_t rows, cols; /* the matrix view: [shape[0], rest]; 1-D: rows = numel, cols = 1 */
+};
+
+/* True when a matrix optimizer updates it (two dimensions, both > 1, and role MATRIX or EXPERT). */
+bool tensor_is_matrix(const struct tensor *t);
+
+struct unit {
+    const char *name;
+    uint32_t first, n; /* tensors[first .. first+n) */
+    uint32_t class_id; /* index into model.classes */
+    uint64_t numel;
+};
+
+enum norm_kind { NORM_RMS, NORM_LAYER }; /* LAYER has a bias */
+enum act_kind { ACT_SWIGLU, ACT_GELU };
+enum position_kind { POSITION_NONE, POSITION_ROPE, POSITION_LEARNED };
+enum unit_kind { UNIT_EMBED, UNIT_LAYER, UNIT_HEAD };
+
+/* The dimensions that the operations of a unit need. One a class. */
+struct unit_class {
+    enum unit_kind kind;
+    const char *name;            /* "embed", "layer", "moe-layer", "head" */
+    uint64_t hidden, ffn, vocab; /* ffn: of a dense MLP, or of one expert */
+    uint32_t n_heads, n_kv_heads, head_dim;
+    uint32_t n_experts, n_active; /* 0, 0: dense */
+    enum norm_kind norm;
+    enum act_kind act;
+    enum position_kind position;
+    bool causal, fused_qkv, split_up, qk_norm, tied;
+    uint32_t example; /* a unit of this class */
+};
+
+struct model {
+    const char *name;
+    const char *arch;           /* "llama", "gpt2", "synthetic block", ... */
+    struct tensor *tensors;     /* [n_tensors] */
+    struct unit *units;         /* [n_units] */
+    struct unit_class *classes; /* [n_classes] */
+    uint32_t n_tensors, n_units, n_classes, n_layers;
+    uint64_t hidden, vocab, max_seq_len; /* max_seq_len 0: any */
+    bool tied;
+    uint64_t total_params, matrix_params, tail_params;
+    uint32_t matrix_tensors, tail_tensors;
+    uint64_t active_params; /* that a token meets: experts counted n_active of n_experts */
+    uint64_t
+        embedding_params; /* look-up tables that do no FLOPs (a tied table also works as head: then 0) */
+};
+
+/* Load a model by what the user wrote: a path of a config.json or its directory, a bundled name, or a synthetic
+ * one-line form `block:key=value,...` (contract.md). `seq_len` sizes the learned positions of mlp=gelu. Everything is in
+ * `a`. Errors name file and key. Cost: linear in tensors. */
+int model_load(const char *what, uint64_t seq_len, struct arena *a, struct model *m, struct err *e);
+/* Parse the text of a config.json; `name` is for messages and becomes the model's name. */
+int model_from_config(const char *text, size_t len, const char *name, struct arena *a,
+                      struct model *m, struct err *e);
+int model_from_synthetic(const char *what, uint64_t seq_len, struct arena *a, struct model *m,
+                         struct err *e);
+/* Bundled names, NULL-terminated, in the order to show them. */
+const char *const *model_bundled_names(void);
+/* The text (a config.json) of a bundled model, or NULL. Matches without case. */
+const char *model_bundled_config(const char *name);
+
+/* Used by readers: append tensors unit by unit, then finish (counts, classes, checks: >= 1 unit, no size beyond 2^63). */
+struct model_builder {
+    struct model *m;
+    struct arena *a;
+    struct tensor *tensors; /* owned until finish */
+    struct unit *units;
+    struct unit_class *classes;
+    size_t n_tensors, cap_tensors, n_units, cap_units, n_classes, cap_classes;
+    bool overflow;
+};
+void model_builder_init(struct model_builder *b, struct model *m, struct arena *a);
+void model_builder_unit(struct model_builder *b, const char *name, const struct unit_class *c);
+void model_builder_tensor(struct model_builder *b, const char *name, enum tensor_role role,
+                          enum tensor_slot slot, bool is_bias, int32_t expert, uint32_t n_dims,
+                          const uint64_t *shape);
+int model_builder_finish(struct model_builder *b, struct err *e);
+void model_builder_release(struct model_builder *b);
+
+#endif

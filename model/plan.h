@@ -1,0 +1,68 @@
+/* model/plan.h - a plan: model, cluster and job as resolved, and where every tensor lives. docs/PLAN.md describes the
+ * file. Same input, same bytes: no time, no argv inside. */
+#ifndef BALLAST_MODEL_PLAN_H
+#define BALLAST_MODEL_PLAN_H
+
+#include "model/cluster.h"
+#include "model/job.h"
+#include "model/model.h"
+
+#include "core/json.h"
+
+/* How a tensor is cut over the ranks of a factor. */
+enum place_rule {
+    PLACE_REPLICATED,
+    PLACE_CHUNK, /* ceil(rows/n) rows each along dim 0, as FSDP2 */
+    PLACE_FLAT,  /* equal slices of the flat concatenation of all tensors, as ZeRO-1 */
+    PLACE_OWNER, /* whole, on `owner` */
+};
+const char *place_rule_name(enum place_rule r);
+
+struct placement {
+    enum place_rule rule;
+    uint32_t owner;  /* PLACE_OWNER */
+    uint64_t offset; /* bytes, of the tensor in its unit's buffer (parameter dtype) */
+};
+
+/* Sharding factor: (ranks in a node) x (nodes). 1 x 1 is replicated. */
+struct factor {
+    uint32_t in_node, nodes;
+};
+
+/* What the matrix optimizer does where its matrices are cut. */
+#define STRATEGIES(X)                                                                              \
+    X(STRATEGY_REPLICATED, "")             /* every rank updates every matrix (ddp) */             \
+    X(STRATEGY_STOCK, "stock")             /* DTensor products on shards */                        \
+    X(STRATEGY_GATHER, "gather")           /* gather a matrix, update it everywhere */             \
+    X(STRATEGY_GATHER_ONCE, "gather-once") /* all matrices at once */                              \
+    X(STRATEGY_ALLTOALL, "alltoall")       /* W matrices at a time, one a rank */                  \
+    X(STRATEGY_OWNER, "owner")             /* whole on one rank */
+#define STRATEGY_ENUM(s, name) s,
+enum strategy { STRATEGIES(STRATEGY_ENUM) STRATEGY_N };
+#undef STRATEGY_ENUM
+
+struct plan {
+    struct model model;
+    struct cluster cluster;
+    struct job job;
+    const char *layout;      /* base name: "zero3" */
+    const char *layout_full; /* canonical: "zero3+owner" */
+    enum strategy strategy;
+    uint32_t world;
+    struct factor params, grads, states;
+    struct placement *
+        place; /* [n_tensors]: of the state; parameters and gradients follow it where their factors > 1 */
+    /* how it was solved */
+    const char *solver;
+    uint64_t flops_max, bytes_max, bound;
+    double flops_mean, bytes_mean, gap_percent;
+    bool optimal, reproducible, over_capacity;
+    uint64_t *load_flops,
+        *load_bytes; /* [world]; bytes: parameters, gradients, states, master resident on the rank */
+    double solve_ms; /* for the summary only, not in the file */
+};
+
+cJSON *plan_to_json(const struct plan *p);
+int plan_load(const char *path, struct arena *a, struct plan *p, struct err *e);
+
+#endif

@@ -1,0 +1,295 @@
+/* model/program.h - the step program: what one optimizer step does, said once and read twice.
+ *
+ * layouts/ lowers a plan to a program; sim/ predicts it, exec/ runs it. A program is a set of *roles*: classes of ranks
+ * that run one list of operations (one role for plain data parallelism; pipeline stage x tensor-parallel coordinate
+ * later). What differs between ranks of a role lives in tables (segments, rank_table, work), never in copies of the
+ * list. Repeated units and micro-batches are loops, so the program of an 80-layer model on 16,384 ranks is a few
+ * hundred operations and some tables.
+ *
+ * Reading a role: walk its ops in order; an op that opens a loop (it is loop->first_op) starts its iterations; loops
+ * nest. An *instance* is (op id, unit, micro-batch, item); indices of loops that the op is not in are 0. Instances of
+ * one stream run in the order in which they are walked; across streams only waits order them.
+ *
+ * Waits: instance (op, unit+d_unit, micro+d_micro, item+d_item) must have ended. Distances are in index space, whatever the direction of the
+ * loop. An index out of range, or an instance that its guard or an empty table row removes, counts as ended. When the
+ * awaited op sits in a loop that the waiter is not in, its last instance (in walking order) so far is meant.
+ *
+ * Life of buffers: an op reserves buffers when it starts and releases others when it ends, in terms of (buffer, unit,
+ * micro-batch) instances. Persistent buffers live through the step.
+ *
+ * Wire volume: an even collective moves a buffer that is cut into n equal parts of ceil(elements/n) elements: what
+ * FSDP pads, the wire carries. traffic.h turns a collective into bytes per rank.
+ */
+#ifndef BALLAST_MODEL_PROGRAM_H
+#define BALLAST_MODEL_PROGRAM_H
+
+#include "model/graph.h"
+#include "model/job.h"
+#include "model/model.h"
+
+#define PROGRAM_NONE UINT32_MAX
+
+enum op_kind {
+    OP_COMPUTE,
+    OP_COLLECTIVE,
+    OP_MARK, /* no work: something to wait for, or a place where buffers are reserved and released */
+};
+
+enum phase { PHASE_FORWARD, PHASE_BACKWARD, PHASE_OPTIMIZER, PHASE_REFRESH, PHASE_N };
+const char *phase_name(enum phase p);
+
+/* In-order queues of a rank, as FSDP has them. */
+enum stream { STREAM_COMPUTE, STREAM_GATHER, STREAM_REDUCE, STREAM_N };
+const char *stream_name(enum stream s);
+
+/* ---- who: groups of ranks ---- */
+
+/* Ranks base + sum_i index_i * stride_i. A *group family*: every rank is in exactly one group of it, the one that agrees
+ * with it in all other coordinates; the world is {1 axis, size W, stride 1}. */
+struct group {
+    const char *name;
+    uint32_t n_axes;
+    uint32_t size[3], stride[3];
+    uint32_t n_members; /* product of sizes */
+};
+
+/* ---- how much: tables ---- */
+
+/* A value per rank: `every`, except for the listed ones (ascending rank). */
+struct rank_value {
+    uint32_t rank;
+    uint64_t value;
+};
+struct rank_table {
+    uint64_t every;
+    uint32_t n_only;
+    const struct rank_value *only;
+};
+uint64_t rank_table_get(const struct rank_table *t, uint32_t rank);
+
+/* Part [offset, offset+bytes) of a unit's buffer sits on group rank `root`; it goes to (or comes from) group ranks
+ * [to_first, to_first+to_n). */
+struct segment {
+    uint32_t root, to_first, to_n;
+    uint32_t tensor; /* or PROGRAM_NONE */
+    uint64_t offset, bytes;
+};
+/* CSR by unit: segments[start[u] .. start[u+1]). */
+struct segment_table {
+    uint32_t n_units;
+    const uint32_t *start;
+    const struct segment *segments;
+};
+
+/* One matrix (or tail piece) to update. */
+struct work_item {
+    uint32_t tensor;
+    uint64_t m, n;  /* m <= n */
+    uint64_t flops; /* of the matrix optimizer, one step */
+    uint64_t elements;
+};
+/* Which items a rank works, in order: list[start[r] .. start[r+1]). start == NULL: every rank works all items. */
+struct work_table {
+    uint32_t n_items;
+    const struct work_item *items;
+    const uint32_t *start; /* [world+1] or NULL */
+    const uint32_t *list;
+};
+
+/* ---- what is held: buffers ---- */
+
+#define MEM_PARTS(X)                                                                               \
+    X(MEM_PARAMS, "params")                                                                        \
+    X(MEM_GRADS, "grads")                                                                          \
+    X(MEM_STATES, "states")                                                                        \
+    X(MEM_MASTER, "master")                                                                        \
+    X(MEM_ACTIVATIONS, "activations")                                                              \
+    X(MEM_GATHERED, "gathered")                                                                    \
+    X(MEM_WORKSPACE, "workspace")                                                                  \
+    X(MEM_LOGITS, "logits")                                                                        \
+    X(MEM_BUFFERS, "buffers")                                                                      \
+    X(MEM_CONTEXT, "context") /* outside the allocator */
+#define MEM_PART_ENUM(p, name) p,
+enum mem_part { MEM_PARTS(MEM_PART_ENUM) MEM_PART_N };
+#undef MEM_PART_ENUM
+const char *mem_part_name(enum mem_part p);
+
+enum size_rule {
+    SIZE_CONST,    /* bytes */
+    SIZE_BY_UNIT,  /* unit_bytes[unit] on every rank */
+    SIZE_BY_RANK,  /* ranks */
+    SIZE_SEGMENTS, /* sum of the rank's segments of the unit (table) */
+    SIZE_BY_ITEM,  /* item_bytes[item of the work table] */
+};
+struct buffer {
+    const char *name;
+    enum mem_part part;
+    enum dtype dtype;
+    enum size_rule rule;
+    uint64_t bytes;
+    const uint64_t *unit_bytes; /* [n_units] */
+    const uint64_t *item_bytes; /* [n_items of work] */
+    struct rank_table ranks;
+    uint32_t table;  /* SIZE_SEGMENTS: index into program.segment_tables */
+    bool persistent; /* reserved before the step, never released */
+};
+
+/* ---- what is done: operations ---- */
+
+enum loop_kind { LOOP_MICRO, LOOP_UNIT, LOOP_ITEM };
+struct loop {
+    enum loop_kind kind;
+    uint32_t parent;          /* or PROGRAM_NONE */
+    uint32_t first_op, n_ops; /* of the role's list, nested loops included */
+    uint32_t begin, end;      /* indices [begin, end) */
+    bool descending;
+    const uint32_t *list; /* explicit order (1F1B): n_list indices instead of begin..end; or NULL */
+    uint32_t n_list;
+    uint32_t work; /* LOOP_ITEM: the work table; a rank iterates over its own list */
+};
+
+enum when {
+    WHEN_ALWAYS,
+    WHEN_FIRST,
+    WHEN_LAST,
+    WHEN_NOT_FIRST,
+    WHEN_NOT_LAST
+}; /* first, last in index space */
+struct guard {
+    enum when micro, unit;
+    uint32_t unit_class; /* only units of this class; PROGRAM_NONE: any */
+};
+
+struct wait {
+    uint32_t op;
+    int32_t d_unit, d_micro, d_item;
+};
+
+enum access { ACCESS_READ, ACCESS_WRITE, ACCESS_ADD };
+struct operand {
+    uint32_t buffer;
+    uint32_t tensor; /* index in the unit of the op; MODEL_NONE: the whole buffer */
+    uint8_t access;  /* enum access */
+};
+
+enum coll_kind {
+    COLL_ALL_REDUCE,
+    COLL_ALL_GATHER,
+    COLL_REDUCE_SCATTER,
+    COLL_BROADCAST,
+    COLL_REDUCE,
+    COLL_ALL_TO_ALL,
+    COLL_SEGMENT_GATHER, /* every segment from its root to its range: owner -> all */
+    COLL_SEGMENT_REDUCE, /* every segment summed over its range into its root: all -> owner */
+    COLL_SEND,
+    COLL_RECV,
+    COLL_N
+};
+const char *coll_kind_name(enum coll_kind k); /* "all_reduce", ... */
+
+struct collective {
+    enum coll_kind kind;
+    uint32_t group;
+    enum coll_algo algo; /* of segment collectives; AUTO: the simulator chooses */
+    const uint64_t
+        *unit_bytes; /* even ones: whole buffer (n parts), padded, by unit [n_units]; NULL: bytes */
+    uint64_t bytes;  /* of an op outside unit loops */
+    uint32_t table;  /* segment ones: index into segment_tables; row 0 outside unit loops */
+    uint64_t piece_bytes; /* bucket: cut into ceil(bytes/piece) calls; 0: one call */
+    uint32_t repeat;      /* that often in a row (per-matrix gathers); 0: 1 */
+    enum dtype wire;
+    uint32_t peer_op; /* send/recv: the matching op; or PROGRAM_NONE */
+};
+
+struct life {
+    uint32_t buffer;
+    int32_t d_unit; /* the instance of unit+d_unit */
+    bool release;   /* at the op's end; else reserve at its start */
+};
+
+struct op {
+    uint32_t id;      /* == its index */
+    const char *name; /* unique in the program: "fwd.q", "gather.fwd" */
+    enum op_kind kind;
+    enum phase phase;
+    enum stream stream;
+    uint32_t loop; /* innermost, or PROGRAM_NONE */
+    struct guard guard;
+    const struct wait *waits;
+    uint32_t n_waits;
+    const struct life *lives;
+    uint32_t n_lives;
+    const struct operand *operands;
+    uint32_t n_operands;
+    struct kernel_call
+        call; /* OP_COMPUTE; in a LOOP_ITEM m, n, flops and bytes come from the item: see op_call() */
+    bool by_item;
+    double item_flops_share; /* by_item: multiplies item.flops (1/W for sharded products) */
+    double item_bytes_each;  /* by_item: HBM bytes per element of the item */
+    struct collective coll;  /* OP_COLLECTIVE */
+};
+
+struct role {
+    const char *name;
+    uint32_t first_rank, n_ranks, rank_stride;
+    uint32_t first_op, n_ops;
+};
+
+struct program {
+    const struct model *model; /* borrowed */
+    uint32_t world;
+    uint32_t gpus_per_node;
+    uint32_t n_micro;
+    struct role *roles;
+    struct op *ops;
+    struct loop *loops;
+    struct group *groups;
+    struct buffer *buffers;
+    struct segment_table *segment_tables;
+    struct work_table *work_tables;
+    uint32_t n_roles, n_ops, n_loops, n_groups, n_buffers, n_segment_tables, n_work_tables;
+};
+
+/* The call of an op for one item (by_item), else op->call. */
+struct kernel_call op_call(const struct program *p, const struct op *o, uint32_t item);
+/* Whole bytes of a collective instance, padding included; 0: the instance does not exist. */
+uint64_t op_coll_bytes(const struct program *p, const struct op *o, uint32_t unit);
+
+/* ---- walking ---- */
+
+struct instance {
+    uint32_t op, unit, micro, item; /* item: position in the rank's list */
+};
+/* Calls fn for every instance that `rank` runs in one step, in walking order; a non-zero return stops the walk and is
+ * returned. The one place that knows loops and guards: sim and exec both use it. */
+int program_walk(const struct program *p, uint32_t rank,
+                 int (*fn)(void *ctx, const struct instance *i), void *ctx);
+
+/* Structural checks: ids, loop nesting, waits on existing ops, groups that fit the world, segments inside their units and
+ * disjoint, every reserve released. ERR_INVALID names the op. Used by tests and before exec. */
+int program_check(const struct program *p, struct err *e);
+
+/* ---- building (layouts/) ---- */
+
+struct program_builder {
+    struct program *p;
+    struct arena *a;
+    size_t cap_ops, cap_loops, cap_groups, cap_buffers, cap_tables, cap_work;
+    uint32_t open_loop;
+};
+void program_builder_init(struct program_builder *b, struct program *p, struct arena *a);
+void program_builder_release(struct program_builder *b); /* after finish, or on error */
+int program_builder_finish(struct program_builder *b,
+                           struct err *e); /* moves lists into the arena, checks */
+uint32_t program_add_group(struct program_builder *b, const struct group *g);
+uint32_t program_add_buffer(struct program_builder *b, const struct buffer *v);
+uint32_t program_add_segments(struct program_builder *b, const struct segment_table *t);
+uint32_t program_add_work(struct program_builder *b, const struct work_table *t);
+uint32_t program_open_loop(struct program_builder *b, const struct loop *l);
+void program_close_loop(struct program_builder *b);
+uint32_t program_add_op(struct program_builder *b,
+                        const struct op *o); /* lists copied; returns its id */
+void program_op_wait(struct program_builder *b, uint32_t op, struct wait w);
+void program_op_life(struct program_builder *b, uint32_t op, struct life l);
+
+#endif

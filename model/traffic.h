@@ -1,0 +1,59 @@
+/* model/traffic.h - what a collective moves: bytes per rank, inside the node and between nodes.
+ *
+ * A pure function of (collective, group, node shape): the simulator turns it into link use, the byte tables of compare
+ * are its sums, and exec's transport counters are held against it. Payload bytes only, no headers.
+ *
+ * Even collectives over n ranks, chunk c = ceil(elements/n) elements (ring): all-gather and reduce-scatter send
+ * (n-1)c a rank, all-reduce 2(n-1)c, all-to-all (n-1)c, and receive the same; broadcast and reduce: every rank but the
+ * last sends the whole buffer once. A ring's bytes cross the nodes on rails: of what the g GPUs of a node send, 1/g
+ * goes out by each of them, so a rank's share between nodes is sent/g (rounded up).
+ *
+ * Segment collectives, M bytes in all, rank r roots M_r, range of n ranks:
+ *   p2p           root sends M_r to each of the n-1 others itself.
+ *   ring          every rank passes on what it got, except what its successor roots: M - M_{r+1}; crossing on rails.
+ *   tree          binary tree over nodes, chain inside a node: a rank receives M - M_r; the node's inner vertices send
+ *                 twice. On average every rank sends what it receives; the root of a segment sends it to two nodes.
+ *   hierarchical  root sends M_r to the peer GPU (same local rank) of each other node, which passes it on in its node.
+ *   padded        an even all-gather of n x max_r M_r.
+ * Reductions are the mirror image: send and receive change places.
+ */
+#ifndef BALLAST_MODEL_TRAFFIC_H
+#define BALLAST_MODEL_TRAFFIC_H
+
+#include "model/program.h"
+
+struct traffic_bytes {
+    uint64_t sent_intra, sent_inter, recv_intra, recv_inter;
+};
+struct traffic_only {
+    uint32_t rank;
+    struct traffic_bytes bytes;
+};
+/* Per rank: `every`, except for `only` (ascending rank, in arena). */
+struct traffic {
+    struct traffic_bytes every;
+    uint32_t n_only;
+    struct traffic_only *only;
+};
+
+/* The collective instance of `unit` (0 outside unit loops) with algorithm `algo` (never AUTO for segment kinds), pieces
+ * and repeats included. All groups of the family run it at once. O(segments + irregular ranks). */
+void traffic_of(const struct program *p, const struct op *o, uint32_t unit, enum coll_algo algo,
+                struct arena *a, struct traffic *t);
+struct traffic_bytes traffic_get(const struct traffic *t, uint32_t rank);
+
+/* How a group lies on nodes: for the group of rank 0 and for regular families for all. */
+struct group_shape {
+    uint32_t n;        /* members */
+    uint32_t nodes;    /* nodes touched */
+    uint32_t per_node; /* members on a full node */
+};
+struct group_shape group_shape(const struct program *p, const struct group *g);
+
+/* Sum over a whole step: bytes per rank by loops x traffic; algo_of names the algorithm that AUTO became (NULL: ring).
+ * sent/recv of every rank into per_rank [world]. */
+void traffic_step(const struct program *p,
+                  enum coll_algo (*algo_of)(void *ctx, uint32_t op, uint32_t unit), void *ctx,
+                  struct traffic_bytes *per_rank);
+
+#endif

@@ -1,0 +1,100 @@
+/* sim/sim.h - predict a step program on a cluster: times, memory, link use.
+ *
+ * Operations become fluid activities (sim/fluid.h): a kernel uses its GPU's SMs and HBM, a collective the NVLinks, NICs
+ * and leaf up-links that its traffic crosses plus a latency. Ranks of a role share a timeline; where their work differs
+ * (the optimizer step) they split into classes of equal work and merge at the next collective. `unfold` gives every
+ * rank its own timeline: same numbers, for tests.
+ */
+#ifndef BALLAST_SIM_SIM_H
+#define BALLAST_SIM_SIM_H
+
+#include "model/cluster.h"
+#include "model/program.h"
+#include "model/traffic.h"
+
+struct sim_options {
+    bool unfold;
+    bool keep_trace; /* fill prediction.instances */
+};
+
+/* Where the time of the critical path went. */
+enum time_category {
+    TIME_GEMM,
+    TIME_ATTENTION,
+    TIME_ELEMENTWISE,
+    TIME_OPTIMIZER,
+    TIME_GATHER,
+    TIME_REDUCE,
+    TIME_REFRESH,
+    TIME_N
+};
+const char *time_category_name(enum time_category t);
+
+struct sim_instance {
+    struct instance id;
+    uint32_t rank; /* representative of its class */
+    int64_t start_ps, end_ps;
+};
+
+enum sim_resource {
+    RESOURCE_SM,
+    RESOURCE_HBM,
+    RESOURCE_NVLINK_TX,
+    RESOURCE_NVLINK_RX,
+    RESOURCE_NIC_TX,
+    RESOURCE_NIC_RX,
+    RESOURCE_LEAF_UP,
+    RESOURCE_LEAF_DOWN,
+    RESOURCE_N
+};
+const char *sim_resource_name(enum sim_resource r);
+
+struct sim_memory {
+    uint64_t peak_bytes; /* the allocator's peak of the fullest rank */
+    uint64_t
+        parts[MEM_PART_N]; /* at that instant; context in parts[MEM_CONTEXT], outside peak_bytes */
+    uint64_t min_peak_bytes; /* the emptiest rank's peak */
+    uint32_t rank;           /* the fullest rank */
+    struct instance at;      /* the operation at the peak */
+    int64_t at_ps;
+    uint64_t driver_bytes; /* peak with fragmentation + context: what nvidia-smi shows */
+    uint64_t driver_min_bytes;
+};
+
+struct prediction {
+    int64_t step_ps, forward_ps, backward_ps, optimizer_ps; /* contract.md's definitions */
+    int64_t exposed_comm_ps; /* the compute stream waits for communication */
+    int64_t compute_ps;      /* the compute stream of the critical class is busy */
+    int64_t path_ps[TIME_N]; /* of the critical path; sums to step_ps */
+    double busy[RESOURCE_N]; /* of the busiest instance, share of step time */
+    uint32_t busy_instance[RESOURCE_N];
+    enum sim_resource bottleneck;
+    enum coll_algo gather_algo; /* what auto became for most bytes */
+    struct sim_memory memory;
+    struct traffic_bytes bytes_max; /* largest over ranks, each field on its own */
+    uint64_t optimizer_bytes;       /* sent in optimizer and refresh, largest over ranks */
+    uint32_t n_classes;             /* of ranks */
+    uint64_t n_activities, n_events;
+    struct sim_instance *instances; /* keep_trace: in arena, by start */
+    size_t n_instances;
+};
+
+int sim_predict(const struct program *p, const struct cluster *c, const struct sim_options *o,
+                struct arena *a, struct prediction *out, struct err *e);
+
+/* Duration of one kernel alone on the device, and its use of SMs (seconds of the whole chip) and HBM (bytes). */
+struct kernel_time {
+    int64_t alone_ps;
+    double hbm_bytes;
+};
+struct kernel_time sim_kernel_time(const struct device *d, const struct kernel_call *k);
+
+/* Duration of a collective alone, by algorithm, in ps. For `coll` and for the choice of auto. */
+int64_t sim_collective_ps(const struct program *p, const struct cluster *c, const struct op *o,
+                          uint32_t unit, enum coll_algo algo, struct arena *a);
+
+/* Chrome trace (chrome://tracing, Perfetto) of a prediction with keep_trace; one row a stream. */
+int sim_write_trace(const char *path, const struct program *p, const struct prediction *pr,
+                    struct err *e);
+
+#endif
