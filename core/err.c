@@ -3,6 +3,14 @@
 #include <stdarg.h>
 #include <string.h>
 
+/* A message is one line, whatever the input it quotes: control characters become '?'. */
+static void one_line(char *s)
+{
+    for (; *s; s++)
+        if ((unsigned char)*s < 32 || *s == 127)
+            *s = '?';
+}
+
 int err_set(struct err *e, enum err_code code, const char *fmt, ...)
 {
     va_list ap;
@@ -11,6 +19,7 @@ int err_set(struct err *e, enum err_code code, const char *fmt, ...)
     va_start(ap, fmt);
     vsnprintf(e->msg, sizeof(e->msg), fmt, ap);
     va_end(ap);
+    one_line(e->msg);
     return -1;
 }
 
@@ -24,6 +33,7 @@ int err_prefix(struct err *e, const char *fmt, ...)
     va_start(ap, fmt);
     vsnprintf(e->msg, sizeof(e->msg), fmt, ap);
     va_end(ap);
+    one_line(e->msg);
     used = strlen(e->msg);
     snprintf(e->msg + used, sizeof(e->msg) - used, ": %.900s", old);
     return -1;
