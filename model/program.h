@@ -252,14 +252,16 @@ struct program {
 
 /* The call of an op for one item (by_item), else op->call. */
 struct kernel_call op_call(const struct program *p, const struct op *o, uint32_t item);
-/* Whole bytes of a collective instance, padding included; 0: the instance does not exist. */
-uint64_t op_coll_bytes(const struct program *p, const struct op *o, uint32_t unit);
-
 /* ---- walking ---- */
 
 struct instance {
-    uint32_t op, unit, micro, item; /* item: position in the rank's list */
+    uint32_t op, unit, micro;
+    uint32_t item;     /* of the work table */
+    uint32_t position; /* of the item in the rank's list */
 };
+/* Whole bytes of a collective instance, before padding; 0: the instance does not exist. */
+uint64_t op_coll_bytes(const struct program *p, const struct op *o, const struct instance *i);
+
 /* Calls fn for every instance that `rank` runs in one step, in walking order; a non-zero return stops the walk and is
  * returned. The one place that knows loops and guards: sim and exec both use it. */
 int program_walk(const struct program *p, uint32_t rank,
@@ -267,6 +269,8 @@ int program_walk(const struct program *p, uint32_t rank,
 
 /* Structural checks: ids, loop nesting, waits on existing ops, groups that fit the world, segments inside their units and
  * disjoint, every reserve released. ERR_INVALID names the op. Used by tests and before exec. */
+const struct role *program_role(const struct program *p, uint32_t rank);
+
 int program_check(const struct program *p, struct err *e);
 
 /* ---- building (layouts/) ---- */

@@ -11,8 +11,8 @@
  * Segment collectives, M bytes in all, rank r roots M_r, range of n ranks:
  *   p2p           root sends M_r to each of the n-1 others itself.
  *   ring          every rank passes on what it got, except what its successor roots: M - M_{r+1}; crossing on rails.
- *   tree          binary tree over nodes, chain inside a node: a rank receives M - M_r; the node's inner vertices send
- *                 twice. On average every rank sends what it receives; the root of a segment sends it to two nodes.
+ *   tree          a pair of binary trees over nodes, each with half of the bytes (an inner vertex of one is a leaf of
+ *                 the other), chains inside a node: the bytes of the ring, fewer hops.
  *   hierarchical  root sends M_r to the peer GPU (same local rank) of each other node, which passes it on in its node.
  *   padded        an even all-gather of n x max_r M_r.
  * Reductions are the mirror image: send and receive change places.
@@ -36,10 +36,10 @@ struct traffic {
     struct traffic_only *only;
 };
 
-/* The collective instance of `unit` (0 outside unit loops) with algorithm `algo` (never AUTO for segment kinds), pieces
+/* The collective instance `i` with algorithm `algo` (never AUTO for segment kinds), pieces
  * and repeats included. All groups of the family run it at once. O(segments + irregular ranks). */
-void traffic_of(const struct program *p, const struct op *o, uint32_t unit, enum coll_algo algo,
-                struct arena *a, struct traffic *t);
+void traffic_of(const struct program *p, const struct op *o, const struct instance *i,
+                enum coll_algo algo, struct arena *a, struct traffic *t);
 struct traffic_bytes traffic_get(const struct traffic *t, uint32_t rank);
 
 /* How a group lies on nodes: for the group of rank 0 and for regular families for all. */
@@ -50,10 +50,10 @@ struct group_shape {
 };
 struct group_shape group_shape(const struct program *p, const struct group *g);
 
-/* Sum over a whole step: bytes per rank by loops x traffic; algo_of names the algorithm that AUTO became (NULL: ring).
+/* Sum over a whole step, of the phases in phase_mask (1u << enum phase): algo_of names the algorithm that AUTO became (NULL: ring).
  * sent/recv of every rank into per_rank [world]. */
-void traffic_step(const struct program *p,
-                  enum coll_algo (*algo_of)(void *ctx, uint32_t op, uint32_t unit), void *ctx,
+void traffic_step(const struct program *p, uint32_t phase_mask,
+                  enum coll_algo (*algo_of)(void *ctx, const struct instance *i), void *ctx,
                   struct traffic_bytes *per_rank);
 
 #endif

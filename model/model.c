@@ -1,0 +1,213 @@
+#include "model/model.h"
+
+#include "core/num.h"
+
+#include <string.h>
+#include <strings.h>
+
+const char *dtype_name(enum dtype d)
+{
+    switch (d) {
+#define X(v, name, bits)                                                                           \
+    case v:                                                                                        \
+        return name;
+        DTYPES(X)
+#undef X
+    case DTYPE_N:
+        break;
+    }
+    return "?";
+}
+
+static uint32_t dtype_bits(enum dtype d)
+{
+    switch (d) {
+#define X(v, name, bits)                                                                           \
+    case v:                                                                                        \
+        return bits;
+        DTYPES(X)
+#undef X
+    case DTYPE_N:
+        break;
+    }
+    return 0;
+}
+
+uint64_t dtype_bytes(enum dtype d, uint64_t n)
+{
+    uint64_t bits;
+
+    if (!num_mul(n, dtype_bits(d), &bits))
+        return dtype_bits(d) >= 8 ? n * (dtype_bits(d) / 8) : n / 2 + n % 2;
+    return num_ceil_div(bits, 8);
+}
+
+int dtype_parse(const char *s, enum dtype *d)
+{
+    for (int i = 0; i < DTYPE_N; i++)
+        if (!strcasecmp(s, dtype_name((enum dtype)i))) {
+            *d = (enum dtype)i;
+            return 0;
+        }
+    return -1;
+}
+
+const char *tensor_role_name(enum tensor_role r)
+{
+    switch (r) {
+#define X(v, name)                                                                                 \
+    case v:                                                                                        \
+        return name;
+        TENSOR_ROLES(X)
+#undef X
+    case ROLE_N:
+        break;
+    }
+    return "?";
+}
+
+const char *optimizer_name(enum optimizer o)
+{
+    switch (o) {
+#define X(v, name)                                                                                 \
+    case v:                                                                                        \
+        return name;
+        OPTIMIZERS(X)
+#undef X
+    case OPTIMIZER_N:
+        break;
+    }
+    return "?";
+}
+
+bool tensor_is_matrix(const struct tensor *t)
+{
+    return (t->role == ROLE_MATRIX || t->role == ROLE_EXPERT) && t->rows > 1 && t->cols > 1;
+}
+
+/* ---- building ---- */
+
+void model_builder_init(struct model_builder *b, struct model *m, struct arena *a)
+{
+    memset(b, 0, sizeof(*b));
+    b->m = m;
+    b->a = a;
+}
+
+void model_builder_release(struct model_builder *b)
+{
+    mem_free(b->tensors);
+    mem_free(b->units);
+    mem_free(b->classes);
+    b->tensors = NULL;
+    b->units = NULL;
+    b->classes = NULL;
+}
+
+/* Classes are few (1-5): a linear search. Fields are compared one by one because of padding. */
+static bool same_class(const struct unit_class *x, const struct unit_class *y)
+{
+    return x->kind == y->kind && !strcmp(x->name, y->name) && x->hidden == y->hidden &&
+           x->ffn == y->ffn && x->vocab == y->vocab && x->n_heads == y->n_heads &&
+           x->n_kv_heads == y->n_kv_heads && x->head_dim == y->head_dim &&
+           x->n_experts == y->n_experts && x->n_active == y->n_active && x->norm == y->norm &&
+           x->act == y->act && x->position == y->position && x->causal == y->causal &&
+           x->fused_qkv == y->fused_qkv && x->split_up == y->split_up && x->qk_norm == y->qk_norm &&
+           x->tied == y->tied;
+}
+
+void model_builder_unit(struct model_builder *b, const char *name, const struct unit_class *c)
+{
+    struct unit *u;
+    size_t i;
+
+    for (i = 0; i < b->n_classes; i++)
+        if (same_class(&b->classes[i], c))
+            break;
+    if (i == b->n_classes) {
+        b->classes = mem_grow(b->classes, &b->cap_classes, b->n_classes + 1, sizeof(*b->classes));
+        b->classes[i] = *c;
+        b->classes[i].example = (uint32_t)b->n_units;
+        b->n_classes++;
+    }
+    b->units = mem_grow(b->units, &b->cap_units, b->n_units + 1, sizeof(*b->units));
+    u = &b->units[b->n_units++];
+    *u = (struct unit){
+        .name = arena_strdup(b->a, name), .first = (uint32_t)b->n_tensors, .class_id = (uint32_t)i};
+}
+
+void model_builder_tensor(struct model_builder *b, const char *name, enum tensor_role role,
+                          enum tensor_slot slot, bool is_bias, int32_t expert, uint32_t n_dims,
+                          const uint64_t *shape)
+{
+    struct tensor *t;
+
+    BUG_ON(b->n_units == 0 || n_dims == 0 || n_dims > 4);
+    b->tensors = mem_grow(b->tensors, &b->cap_tensors, b->n_tensors + 1, sizeof(*b->tensors));
+    t = &b->tensors[b->n_tensors++];
+    *t = (struct tensor){.name = arena_strdup(b->a, name),
+                         .n_dims = n_dims,
+                         .unit = (uint32_t)b->n_units - 1,
+                         .role = role,
+                         .slot = slot,
+                         .is_bias = is_bias,
+                         .expert = expert,
+                         .numel = 1,
+                         .rows = shape[0],
+                         .cols = 1};
+    for (uint32_t i = 0; i < n_dims; i++) {
+        t->shape[i] = shape[i];
+        b->overflow |= !num_mul(t->numel, shape[i], &t->numel);
+        if (i)
+            b->overflow |= !num_mul(t->cols, shape[i], &t->cols);
+    }
+    b->units[b->n_units - 1].n++;
+    b->overflow |=
+        !num_add(b->units[b->n_units - 1].numel, t->numel, &b->units[b->n_units - 1].numel);
+}
+
+int model_builder_finish(struct model_builder *b, struct err *e)
+{
+    struct model *m = b->m;
+    uint64_t inactive = 0, part;
+    size_t n;
+
+    if (b->n_units == 0)
+        return err_set(e, ERR_INVALID, "the model has no tensors");
+    m->n_tensors = (uint32_t)b->n_tensors;
+    m->n_units = (uint32_t)b->n_units;
+    m->n_classes = (uint32_t)b->n_classes;
+    m->tensors = ARENA_NEW(b->a, struct tensor, n = b->n_tensors);
+    memcpy(m->tensors, b->tensors, n * sizeof(*m->tensors));
+    m->units = ARENA_NEW(b->a, struct unit, n = b->n_units);
+    memcpy(m->units, b->units, n * sizeof(*m->units));
+    m->classes = ARENA_NEW(b->a, struct unit_class, n = b->n_classes);
+    memcpy(m->classes, b->classes, n * sizeof(*m->classes));
+    m->total_params = m->matrix_params = m->tail_params = m->embedding_params = 0;
+    m->matrix_tensors = m->tail_tensors = 0;
+    for (uint32_t i = 0; i < m->n_tensors; i++) {
+        const struct tensor *t = &m->tensors[i];
+        const struct unit_class *c = &m->classes[m->units[t->unit].class_id];
+
+        if (t->numel == 0)
+            return err_set(e, ERR_INVALID, "tensor '%s' has a dimension of 0", t->name);
+        b->overflow |= !num_add(m->total_params, t->numel, &m->total_params);
+        if (tensor_is_matrix(t)) {
+            m->matrix_tensors++;
+            m->matrix_params += t->numel;
+        } else {
+            m->tail_tensors++;
+            m->tail_params += t->numel;
+        }
+        if ((t->role == ROLE_EMBEDDING && !m->tied) || t->role == ROLE_POSITION)
+            m->embedding_params += t->numel;
+        /* Of E equal experts a token meets n_active: count the rest as inactive. */
+        if (t->expert >= (int32_t)c->n_active && c->n_experts)
+            inactive += t->numel;
+    }
+    m->active_params = m->total_params - inactive;
+    /* FLOPs are a few times parameters x tokens: leave room for bytes of fp32 states. */
+    if (b->overflow || !num_mul(m->total_params, 64, &part))
+        return err_set(e, ERR_OVERFLOW, "the model has more than 2^57 parameters");
+    return 0;
+}

@@ -1,0 +1,469 @@
+#include "model/program.h"
+
+#include "core/num.h"
+
+#include <math.h>
+#include <string.h>
+
+/* ---- names ---- */
+
+const char *phase_name(enum phase p)
+{
+    static const char *const names[PHASE_N] = {"forward", "backward", "optimizer", "refresh"};
+
+    return names[p];
+}
+
+const char *stream_name(enum stream s)
+{
+    static const char *const names[STREAM_N] = {"compute", "gather", "reduce"};
+
+    return names[s];
+}
+
+const char *mem_part_name(enum mem_part p)
+{
+    switch (p) {
+#define X(v, name)                                                                                 \
+    case v:                                                                                        \
+        return name;
+        MEM_PARTS(X)
+#undef X
+    case MEM_PART_N:
+        break;
+    }
+    return "?";
+}
+
+const char *coll_kind_name(enum coll_kind k)
+{
+    static const char *const names[COLL_N] = {
+        "all_reduce", "all_gather",     "reduce_scatter", "broadcast", "reduce",
+        "all_to_all", "segment_gather", "segment_reduce", "send",      "recv"};
+
+    return names[k];
+}
+
+/* ---- tables ---- */
+
+uint64_t rank_table_get(const struct rank_table *t, uint32_t rank)
+{
+    uint32_t lo = 0, hi = t->n_only;
+
+    while (lo < hi) {
+        uint32_t mid = lo + (hi - lo) / 2;
+
+        if (t->only[mid].rank < rank)
+            lo = mid + 1;
+        else
+            hi = mid;
+    }
+    return lo < t->n_only && t->only[lo].rank == rank ? t->only[lo].value : t->every;
+}
+
+struct kernel_call op_call(const struct program *p, const struct op *o, uint32_t item)
+{
+    struct kernel_call k = o->call;
+    const struct work_item *w;
+
+    if (!o->by_item)
+        return k;
+    w = &p->work_tables[p->loops[o->loop].work].items[item];
+    k.m = w->m;
+    k.n = w->n;
+    k.flops = (uint64_t)llround((double)w->flops * o->item_flops_share);
+    k.hbm_bytes = (uint64_t)llround((double)w->elements * o->item_bytes_each);
+    return k;
+}
+
+uint64_t op_coll_bytes(const struct program *p, const struct op *o, const struct instance *i)
+{
+    const struct collective *c = &o->coll;
+
+    if (c->kind == COLL_SEGMENT_GATHER || c->kind == COLL_SEGMENT_REDUCE) {
+        const struct segment_table *t = &p->segment_tables[c->table];
+        uint32_t u = t->n_units == 1 ? 0 : i->unit;
+        uint64_t sum = 0;
+
+        for (uint32_t k = t->start[u]; k < t->start[u + 1]; k++)
+            sum += t->segments[k].bytes;
+        return sum;
+    }
+    if (c->item_bytes)
+        return c->item_bytes[i->item];
+    return c->unit_bytes ? c->unit_bytes[i->unit] : c->bytes;
+}
+
+/* ---- walking ---- */
+
+struct walk {
+    const struct program *p;
+    const struct role *role;
+    uint32_t rank;
+    struct instance at;
+    int (*fn)(void *ctx, const struct instance *i);
+    void *ctx;
+};
+
+static bool when_holds(enum when w, uint32_t index, uint32_t last)
+{
+    switch (w) {
+    case WHEN_ALWAYS:
+        return true;
+    case WHEN_FIRST:
+        return index == 0;
+    case WHEN_LAST:
+        return index == last;
+    case WHEN_NOT_FIRST:
+        return index != 0;
+    case WHEN_NOT_LAST:
+        return index != last;
+    }
+    return true;
+}
+
+static bool exists(const struct program *p, const struct op *o, const struct instance *i)
+{
+    if (!when_holds(o->guard.micro, i->micro, p->n_micro - 1))
+        return false;
+    if (o->guard.units && !o->guard.units[i->unit])
+        return false;
+    if (o->guard.unit_class != PROGRAM_NONE &&
+        p->model->units[i->unit].class_id != o->guard.unit_class)
+        return false;
+    return o->kind != OP_COLLECTIVE || op_coll_bytes(p, o, i) > 0;
+}
+
+static int walk_range(struct walk *w, uint32_t first, uint32_t n, uint32_t inside);
+
+static int walk_loop(struct walk *w, uint32_t l)
+{
+    const struct loop *loop = &w->p->loops[l];
+    const struct work_table *t = NULL;
+    uint32_t n = loop->list ? loop->n_list : loop->end - loop->begin;
+    struct instance saved = w->at;
+    int r = 0;
+
+    if (loop->kind == LOOP_ITEM) {
+        t = &w->p->work_tables[loop->work];
+        n = t->start ? t->start[w->rank + 1] - t->start[w->rank] : t->n_items;
+    }
+    for (uint32_t k = 0; k < n && !r; k++) {
+        uint32_t index =
+            loop->list ? loop->list[k] : (loop->descending ? loop->end - 1 - k : loop->begin + k);
+
+        switch (loop->kind) {
+        case LOOP_MICRO:
+            w->at.micro = index;
+            break;
+        case LOOP_UNIT:
+            w->at.unit = index;
+            break;
+        case LOOP_ITEM:
+            w->at.item = t->start ? t->list[t->start[w->rank] + k] : k;
+            w->at.position = k;
+            break;
+        }
+        r = walk_range(w, loop->first_op, loop->n_ops, l);
+    }
+    w->at = saved;
+    return r;
+}
+
+/* The outermost loop that holds `op` and lies directly inside loop `inside` (PROGRAM_NONE: outside all). */
+static uint32_t loop_below(const struct program *p, uint32_t op, uint32_t inside)
+{
+    uint32_t l = p->ops[op].loop, below = PROGRAM_NONE;
+
+    while (l != inside && l != PROGRAM_NONE) {
+        below = l;
+        l = p->loops[l].parent;
+    }
+    return below;
+}
+
+static int walk_range(struct walk *w, uint32_t first, uint32_t n, uint32_t inside)
+{
+    uint32_t i = first;
+    int r = 0;
+
+    while (i < first + n && !r) {
+        uint32_t l = loop_below(w->p, i, inside);
+
+        if (l != PROGRAM_NONE) {
+            r = walk_loop(w, l);
+            i = w->p->loops[l].first_op + w->p->loops[l].n_ops;
+            continue;
+        }
+        if (exists(w->p, &w->p->ops[i], &w->at)) {
+            w->at.op = i;
+            r = w->fn(w->ctx, &w->at);
+        }
+        i++;
+    }
+    return r;
+}
+
+const struct role *program_role(const struct program *p, uint32_t rank)
+{
+    for (uint32_t i = 0; i < p->n_roles; i++) {
+        const struct role *r = &p->roles[i];
+
+        if (rank >= r->first_rank && (rank - r->first_rank) % r->rank_stride == 0 &&
+            (rank - r->first_rank) / r->rank_stride < r->n_ranks)
+            return r;
+    }
+    return NULL;
+}
+
+int program_walk(const struct program *p, uint32_t rank,
+                 int (*fn)(void *ctx, const struct instance *i), void *ctx)
+{
+    struct walk w = {.p = p, .rank = rank, .role = program_role(p, rank), .fn = fn, .ctx = ctx};
+
+    BUG_ON(!w.role);
+    return walk_range(&w, w.role->first_op, w.role->n_ops, PROGRAM_NONE);
+}
+
+/* ---- checks ---- */
+
+static int check_waits(const struct program *p, const struct op *o, struct err *e)
+{
+    for (uint32_t i = 0; i < o->n_waits; i++)
+        if (o->waits[i].op >= p->n_ops)
+            return err_set(e, ERR_INVALID, "op '%s' waits for op %u of %u", o->name, o->waits[i].op,
+                           p->n_ops);
+    return 0;
+}
+
+static int check_lives(const struct program *p, struct err *e)
+{
+    for (uint32_t v = 0; v < p->n_buffers; v++) {
+        uint32_t reserved = 0, released = 0;
+
+        for (uint32_t i = 0; i < p->n_ops; i++)
+            for (uint32_t k = 0; k < p->ops[i].n_lives; k++)
+                if (p->ops[i].lives[k].buffer == v) {
+                    reserved += !p->ops[i].lives[k].release;
+                    released += p->ops[i].lives[k].release;
+                }
+        if (p->buffers[v].persistent ? reserved || released : !reserved || !released)
+            return err_set(
+                e, ERR_INVALID, "buffer '%s' is %s but reserved by %u and released by %u ops",
+                p->buffers[v].name, p->buffers[v].persistent ? "persistent" : "transient", reserved,
+                released);
+    }
+    return 0;
+}
+
+static int check_segments(const struct program *p, const struct op *o, struct err *e)
+{
+    const struct segment_table *t = &p->segment_tables[o->coll.table];
+    const struct group *g = &p->groups[o->coll.group];
+
+    for (uint32_t u = 0; u < t->n_units; u++)
+        for (uint32_t i = t->start[u]; i < t->start[u + 1]; i++) {
+            const struct segment *s = &t->segments[i];
+
+            if (s->root < s->to_first || s->root >= s->to_first + s->to_n ||
+                s->to_first + s->to_n > g->n_members || s->bytes == 0)
+                return err_set(e, ERR_INVALID,
+                               "op '%s': segment %u of unit %u: root %u, range %u+%u of %u",
+                               o->name, i, u, s->root, s->to_first, s->to_n, g->n_members);
+            if (i > t->start[u] && t->n_units > 1 &&
+                s->offset < t->segments[i - 1].offset + t->segments[i - 1].bytes)
+                return err_set(e, ERR_INVALID, "op '%s': segments %u and %u of unit %u overlap",
+                               o->name, i - 1, i, u);
+        }
+    return 0;
+}
+
+int program_check(const struct program *p, struct err *e)
+{
+    for (uint32_t i = 0; i < p->n_loops; i++) {
+        const struct loop *l = &p->loops[i];
+
+        if (l->n_ops == 0 || l->first_op + l->n_ops > p->n_ops)
+            return err_set(e, ERR_INVALID, "loop %u holds ops %u+%u of %u", i, l->first_op,
+                           l->n_ops, p->n_ops);
+        if (l->parent != PROGRAM_NONE &&
+            (l->first_op < p->loops[l->parent].first_op ||
+             l->first_op + l->n_ops > p->loops[l->parent].first_op + p->loops[l->parent].n_ops))
+            return err_set(e, ERR_INVALID, "loop %u leaves its parent", i);
+    }
+    for (uint32_t i = 0; i < p->n_ops; i++) {
+        const struct op *o = &p->ops[i];
+
+        if (o->id != i)
+            return err_set(e, ERR_INVALID, "op %u has id %u", i, o->id);
+        if (check_waits(p, o, e))
+            return -1;
+        for (uint32_t k = 0; k < o->n_operands; k++)
+            if (o->operands[k].buffer >= p->n_buffers)
+                return err_set(e, ERR_INVALID, "op '%s' uses buffer %u of %u", o->name,
+                               o->operands[k].buffer, p->n_buffers);
+        if (o->kind != OP_COLLECTIVE)
+            continue;
+        if (o->coll.group >= p->n_groups)
+            return err_set(e, ERR_INVALID, "op '%s' has no group", o->name);
+        if ((o->coll.kind == COLL_SEGMENT_GATHER || o->coll.kind == COLL_SEGMENT_REDUCE) &&
+            check_segments(p, o, e))
+            return -1;
+    }
+    for (uint32_t i = 0; i < p->n_groups; i++) {
+        uint64_t last = 0;
+
+        for (uint32_t k = 0; k < p->groups[i].n_axes; k++)
+            last += (uint64_t)(p->groups[i].size[k] - 1) * p->groups[i].stride[k];
+        if (last >= p->world)
+            return err_set(e, ERR_INVALID, "group '%s' reaches rank %llu of %u", p->groups[i].name,
+                           (unsigned long long)last, p->world);
+    }
+    return check_lives(p, e);
+}
+
+/* ---- building ---- */
+
+void program_builder_init(struct program_builder *b, struct program *p, struct arena *a)
+{
+    memset(b, 0, sizeof(*b));
+    b->p = p;
+    b->a = a;
+    b->open_loop = PROGRAM_NONE;
+}
+
+void program_builder_release(struct program_builder *b)
+{
+    struct program *p = b->p;
+
+    if (!b->cap_ops)
+        return;
+    mem_free(p->ops);
+    mem_free(p->loops);
+    mem_free(p->groups);
+    mem_free(p->buffers);
+    mem_free(p->segment_tables);
+    mem_free(p->work_tables);
+    memset(b, 0, sizeof(*b));
+}
+
+static void *to_arena(struct arena *a, void *list, size_t n, size_t size)
+{
+    void *p = arena_alloc(a, n, size);
+
+    if (n)
+        memcpy(p, list, n * size);
+    mem_free(list);
+    return p;
+}
+
+int program_builder_finish(struct program_builder *b, struct err *e)
+{
+    struct program *p = b->p;
+
+    BUG_ON(b->open_loop != PROGRAM_NONE);
+    p->ops = to_arena(b->a, p->ops, p->n_ops, sizeof(*p->ops));
+    p->loops = to_arena(b->a, p->loops, p->n_loops, sizeof(*p->loops));
+    p->groups = to_arena(b->a, p->groups, p->n_groups, sizeof(*p->groups));
+    p->buffers = to_arena(b->a, p->buffers, p->n_buffers, sizeof(*p->buffers));
+    p->segment_tables =
+        to_arena(b->a, p->segment_tables, p->n_segment_tables, sizeof(*p->segment_tables));
+    p->work_tables = to_arena(b->a, p->work_tables, p->n_work_tables, sizeof(*p->work_tables));
+    memset(b, 0, sizeof(*b));
+    return program_check(p, e);
+}
+
+#define APPEND(list, count, cap, value)                                                            \
+    do {                                                                                           \
+        (list) = mem_grow((list), &(cap), (size_t)(count) + 1, sizeof(*(list)));                   \
+        (list)[count] = (value);                                                                   \
+    } while (0)
+
+uint32_t program_add_group(struct program_builder *b, const struct group *g)
+{
+    APPEND(b->p->groups, b->p->n_groups, b->cap_groups, *g);
+    return b->p->n_groups++;
+}
+
+uint32_t program_add_buffer(struct program_builder *b, const struct buffer *v)
+{
+    APPEND(b->p->buffers, b->p->n_buffers, b->cap_buffers, *v);
+    return b->p->n_buffers++;
+}
+
+uint32_t program_add_segments(struct program_builder *b, const struct segment_table *t)
+{
+    APPEND(b->p->segment_tables, b->p->n_segment_tables, b->cap_tables, *t);
+    return b->p->n_segment_tables++;
+}
+
+uint32_t program_add_work(struct program_builder *b, const struct work_table *t)
+{
+    APPEND(b->p->work_tables, b->p->n_work_tables, b->cap_work, *t);
+    return b->p->n_work_tables++;
+}
+
+uint32_t program_open_loop(struct program_builder *b, const struct loop *l)
+{
+    struct loop v = *l;
+
+    v.parent = b->open_loop;
+    v.first_op = b->p->n_ops;
+    v.n_ops = 0;
+    APPEND(b->p->loops, b->p->n_loops, b->cap_loops, v);
+    return b->open_loop = b->p->n_loops++;
+}
+
+void program_close_loop(struct program_builder *b)
+{
+    struct loop *l;
+
+    BUG_ON(b->open_loop == PROGRAM_NONE);
+    l = &b->p->loops[b->open_loop];
+    l->n_ops = b->p->n_ops - l->first_op;
+    b->open_loop = l->parent;
+}
+
+static void *copy(struct arena *a, const void *list, size_t n, size_t size)
+{
+    void *p = arena_alloc(a, n, size);
+
+    if (n)
+        memcpy(p, list, n * size);
+    return p;
+}
+
+uint32_t program_add_op(struct program_builder *b, const struct op *o)
+{
+    struct op v = *o;
+
+    v.id = b->p->n_ops;
+    v.loop = b->open_loop;
+    v.waits = copy(b->a, o->waits, o->n_waits, sizeof(*o->waits));
+    v.lives = copy(b->a, o->lives, o->n_lives, sizeof(*o->lives));
+    v.operands = copy(b->a, o->operands, o->n_operands, sizeof(*o->operands));
+    APPEND(b->p->ops, b->p->n_ops, b->cap_ops, v);
+    return b->p->n_ops++;
+}
+
+void program_op_wait(struct program_builder *b, uint32_t op, struct wait w)
+{
+    struct op *o = &b->p->ops[op];
+    struct wait *list = arena_alloc(b->a, o->n_waits + 1, sizeof(*list));
+
+    if (o->n_waits)
+        memcpy(list, o->waits, o->n_waits * sizeof(*list));
+    list[o->n_waits++] = w;
+    o->waits = list;
+}
+
+void program_op_life(struct program_builder *b, uint32_t op, struct life l)
+{
+    struct op *o = &b->p->ops[op];
+    struct life *list = arena_alloc(b->a, o->n_lives + 1, sizeof(*list));
+
+    if (o->n_lives)
+        memcpy(list, o->lives, o->n_lives * sizeof(*list));
+    list[o->n_lives++] = l;
+    o->lives = list;
+}

@@ -1,0 +1,519 @@
+#include "model/traffic.h"
+
+#include "core/num.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- groups on nodes ---- */
+
+static bool contiguous(const struct group *g)
+{
+    return g->n_axes == 1 && g->stride[0] == 1;
+}
+
+static uint32_t member(const struct group *g, uint32_t base, uint32_t i)
+{
+    uint32_t r = base;
+
+    for (uint32_t k = 0; k < g->n_axes; k++) {
+        r += i % g->size[k] * g->stride[k];
+        i /= g->size[k];
+    }
+    return r;
+}
+
+/* Is `rank` the first member of its group? */
+static bool is_base(const struct group *g, uint32_t rank)
+{
+    for (uint32_t k = 0; k < g->n_axes; k++)
+        if (rank / g->stride[k] % g->size[k])
+            return false;
+    return true;
+}
+
+struct group_shape group_shape(const struct program *p, const struct group *g)
+{
+    struct group_shape s = {.n = g->n_members};
+    uint32_t node = PROGRAM_NONE, here = 0;
+
+    if (contiguous(g)) {
+        s.nodes = (uint32_t)num_ceil_div(g->n_members, p->gpus_per_node);
+        s.per_node = (uint32_t)num_min(g->n_members, p->gpus_per_node);
+        return s;
+    }
+    for (uint32_t i = 0; i < g->n_members; i++) {
+        uint32_t n = member(g, 0, i) / p->gpus_per_node;
+
+        if (n != node) {
+            s.nodes++;
+            here = 0;
+        }
+        node = n;
+        if (++here > s.per_node)
+            s.per_node = here;
+    }
+    return s;
+}
+
+/* Members of the group of `base` on the node of `rank`. */
+static uint32_t on_node(const struct program *p, const struct group *g, const struct group_shape *s,
+                        uint32_t base, uint32_t rank)
+{
+    uint32_t first, end;
+
+    if (!contiguous(g))
+        return s->per_node;
+    first = rank / p->gpus_per_node * p->gpus_per_node;
+    end = (uint32_t)num_min(first + p->gpus_per_node, (uint64_t)base + g->n_members);
+    return end - (first > base ? first : base);
+}
+
+/* ---- collecting ---- */
+
+/* Differences from `every`, in any order; merged by rank at the end. */
+struct delta {
+    uint32_t rank;
+    int64_t b[4]; /* sent_intra, sent_inter, recv_intra, recv_inter */
+};
+struct collect {
+    const struct program *p;
+    const struct group *g;
+    struct group_shape s;
+    struct traffic_bytes every;
+    struct delta *deltas; /* owned */
+    size_t n, cap;
+};
+
+static void put(struct collect *c, uint32_t rank, int64_t si, int64_t se, int64_t ri, int64_t re)
+{
+    c->deltas = mem_grow(c->deltas, &c->cap, c->n + 1, sizeof(*c->deltas));
+    c->deltas[c->n++] = (struct delta){.rank = rank, .b = {si, se, ri, re}};
+}
+
+/* Bytes of a ring that go to another node: a node's GPUs take turns on the rails. */
+static uint64_t cross(const struct collect *c, uint64_t bytes, uint32_t on)
+{
+    return c->s.nodes > 1 ? num_ceil_div(bytes, on) : 0;
+}
+
+/* Every rank sends and receives `bytes` on rings; ranks on a node with fewer GPUs cross more. */
+static void even_ring(struct collect *c, uint64_t bytes)
+{
+    uint64_t inter = cross(c, bytes, c->s.per_node);
+    uint32_t tail, on;
+
+    c->every = (struct traffic_bytes){bytes - inter, inter, bytes - inter, inter};
+    if (!contiguous(c->g) || c->s.nodes < 2 || c->g->n_members != c->p->world)
+        return;
+    tail = c->g->n_members % c->p->gpus_per_node;
+    for (uint32_t i = c->g->n_members - tail; i < c->g->n_members; i++) {
+        int64_t d;
+
+        on = tail;
+        d = (int64_t)cross(c, bytes, on) - (int64_t)inter;
+        put(c, i, -d, d, -d, d);
+    }
+}
+
+static void even_all_to_all(struct collect *c, uint64_t chunk)
+{
+    const struct group *g = c->g;
+    uint64_t inter = (g->n_members - c->s.per_node) * chunk, intra = (c->s.per_node - 1) * chunk;
+    uint32_t tail = contiguous(g) && g->n_members == c->p->world && c->s.nodes > 1
+                        ? g->n_members % c->p->gpus_per_node
+                        : 0;
+
+    c->every = (struct traffic_bytes){intra, inter, intra, inter};
+    for (uint32_t i = g->n_members - tail; i < g->n_members; i++) {
+        int64_t d = (int64_t)(c->s.per_node - tail) * (int64_t)chunk;
+
+        put(c, i, -d, d, -d, d);
+    }
+}
+
+/* Padded size of an even collective: pieces of `piece` bytes, each cut into n parts of whole elements. */
+static uint64_t even_chunk(const struct collective *k, uint64_t bytes, uint32_t n)
+{
+    uint64_t unit = dtype_bytes(k->wire, 1), elements = bytes / unit, piece, full, rest;
+
+    if (!k->piece_bytes || k->piece_bytes >= bytes)
+        return num_ceil_div(elements, n) * unit;
+    piece = k->piece_bytes / unit ? k->piece_bytes / unit : 1;
+    full = elements / piece;
+    rest = elements % piece;
+    return (full * num_ceil_div(piece, n) + num_ceil_div(rest, n)) * unit;
+}
+
+/* One root sends to `n` ranks of range [first, first+n) itself. */
+static void p2p_range(struct collect *c, uint32_t base, const struct segment *s)
+{
+    for (uint32_t i = 0; i < s->to_n; i++) {
+        uint32_t root = member(c->g, base, s->root), to = member(c->g, base, s->to_first + i);
+        bool same = root / c->p->gpus_per_node == to / c->p->gpus_per_node;
+        int64_t b = (int64_t)s->bytes;
+
+        if (to == root)
+            continue;
+        put(c, root, same ? b : 0, same ? 0 : b, 0, 0);
+        put(c, to, 0, 0, same ? b : 0, same ? 0 : b);
+    }
+}
+
+/* Segments [s, s+n) that share one range: a ring through the range in rank order. */
+static void ring_range(struct collect *c, uint32_t base, const struct segment *s, uint32_t n)
+{
+    uint64_t all = 0;
+    uint32_t k = 0;
+
+    for (uint32_t i = 0; i < n; i++)
+        all += s[i].bytes;
+    for (uint32_t i = 0; i < s->to_n; i++) {
+        uint32_t at = s->to_first + i, next = i + 1 < s->to_n ? at + 1 : s->to_first;
+        uint32_t rank = member(c->g, base, at), to = member(c->g, base, next);
+        bool same = rank / c->p->gpus_per_node == to / c->p->gpus_per_node;
+        int64_t b = (int64_t)all;
+
+        for (k = 0; k < n; k++)
+            if (s[k].root == next)
+                b -= (int64_t)s[k].bytes;
+        put(c, rank, same ? b : 0, same ? 0 : b, 0, 0);
+        put(c, to, 0, 0, same ? b : 0, same ? 0 : b);
+    }
+}
+
+/* Owned bytes per rooting rank, ascending. */
+struct owned {
+    uint32_t root;
+    uint64_t bytes;
+};
+
+static int by_root(const void *x, const void *y)
+{
+    const struct owned *a = x, *b = y;
+
+    return a->root < b->root ? -1 : a->root > b->root;
+}
+
+static uint64_t owned_by(const struct owned *o, uint32_t n, uint32_t root)
+{
+    for (uint32_t i = 0; i < n; i++)
+        if (o[i].root == root)
+            return o[i].bytes;
+    return 0;
+}
+
+/* Everyone receives all; roots send their own bytes to all others. */
+static void whole_p2p(struct collect *c, uint32_t base, const struct owned *o, uint32_t n,
+                      uint64_t all)
+{
+    for (uint32_t i = 0; i < n; i++) {
+        uint32_t rank = member(c->g, base, o[i].root);
+        uint32_t on = on_node(c->p, c->g, &c->s, base, rank), node = rank / c->p->gpus_per_node;
+        uint64_t here = 0;
+        bool first = true;
+
+        put(c, rank, (int64_t)((on - 1) * o[i].bytes),
+            (int64_t)((c->g->n_members - on) * o[i].bytes), -(int64_t)o[i].bytes, 0);
+        for (uint32_t k = 0; k < n; k++)
+            if (member(c->g, base, o[k].root) / c->p->gpus_per_node == node) {
+                here += o[k].bytes;
+                first &= k >= i;
+            }
+        if (!first) /* a node's ranks once */
+            continue;
+        for (uint32_t k = 0; k < c->g->n_members; k++) {
+            uint32_t r = member(c->g, base, k);
+
+            if (contiguous(c->g) && r < node * c->p->gpus_per_node) {
+                k = node * c->p->gpus_per_node > base ? node * c->p->gpus_per_node - base - 1 : k;
+                continue;
+            }
+            if (r / c->p->gpus_per_node > node && contiguous(c->g))
+                break;
+            if (r / c->p->gpus_per_node == node)
+                put(c, r, 0, 0, (int64_t)here, -(int64_t)here);
+        }
+    }
+    c->every = (struct traffic_bytes){0, 0, 0, all};
+}
+
+static void whole_ring(struct collect *c, uint32_t base, const struct owned *o, uint32_t n,
+                       uint64_t all)
+{
+    even_ring(c, all);
+    for (uint32_t i = 0; i < n; i++) {
+        uint32_t rank = member(c->g, base, o[i].root);
+        uint32_t before = member(c->g, base, (o[i].root + c->g->n_members - 1) % c->g->n_members);
+        int64_t b = (int64_t)o[i].bytes, x;
+
+        /* the share that does not cross, so that sent = M - M_next and recv = M - M_self stay exact */
+        x = (int64_t)cross(c, all, on_node(c->p, c->g, &c->s, base, before)) -
+            (int64_t)cross(c, all - o[i].bytes, on_node(c->p, c->g, &c->s, base, before));
+        put(c, before, -(b - x), -x, 0, 0);
+        x = (int64_t)cross(c, all, on_node(c->p, c->g, &c->s, base, rank)) -
+            (int64_t)cross(c, all - o[i].bytes, on_node(c->p, c->g, &c->s, base, rank));
+        put(c, rank, 0, 0, -(b - x), -x);
+    }
+}
+
+/* Root -> the GPU in the same place of every other node -> a chain through its node. */
+static void whole_hierarchical(struct collect *c, uint32_t base, const struct owned *o, uint32_t n,
+                               uint64_t all)
+{
+    (void)all;
+    for (uint32_t i = 0; i < n; i++) {
+        uint32_t root = member(c->g, base, o[i].root), gpn = c->p->gpus_per_node;
+        int64_t b = (int64_t)o[i].bytes;
+        uint32_t place = 0, k = 0;
+
+        /* place of the root among its node's members */
+        while (k < c->g->n_members && member(c->g, base, k) / gpn != root / gpn)
+            k++;
+        while (member(c->g, base, k + place) != root)
+            place++;
+        for (k = 0; k < c->g->n_members;) {
+            uint32_t node = member(c->g, base, k) / gpn, on = 0, entry;
+
+            while (k + on < c->g->n_members && member(c->g, base, k + on) / gpn == node)
+                on++;
+            entry = place % on;
+            if (node != root / gpn) {
+                put(c, root, 0, b, 0, 0);
+                put(c, member(c->g, base, k + entry), 0, 0, 0, b);
+            }
+            for (uint32_t j = 0; j + 1 < on; j++) {
+                put(c, member(c->g, base, k + (entry + j) % on), b, 0, 0, 0);
+                put(c, member(c->g, base, k + (entry + j + 1) % on), 0, 0, b, 0);
+            }
+            k += on;
+        }
+    }
+}
+
+static void whole_range(struct collect *c, enum coll_algo algo, const struct segment *s, uint32_t n)
+{
+    struct owned *o = MEM_NEW(struct owned, n);
+    uint64_t all = 0, biggest = 0;
+    uint32_t m = 0;
+
+    for (uint32_t i = 0; i < n; i++)
+        o[i] = (struct owned){s[i].root, s[i].bytes};
+    qsort(o, n, sizeof(*o), by_root);
+    for (uint32_t i = 0; i < n; i++) {
+        all += o[i].bytes;
+        if (m && o[m - 1].root == o[i].root)
+            o[m - 1].bytes += o[i].bytes;
+        else
+            o[m++] = o[i];
+    }
+    for (uint32_t i = 0; i < m; i++)
+        biggest = num_max(biggest, owned_by(o, m, o[i].root));
+    if (algo == ALGO_PADDED) {
+        even_ring(c, (c->g->n_members - 1) * biggest);
+    } else {
+        for (uint32_t base = 0; base < c->p->world; base++) {
+            if (!is_base(c->g, base))
+                continue;
+            if (algo == ALGO_P2P)
+                whole_p2p(c, base, o, m, all);
+            else if (algo == ALGO_HIERARCHICAL)
+                whole_hierarchical(c, base, o, m, all);
+            else /* a pipelined tree moves what a ring moves; it differs in latency */
+                whole_ring(c, base, o, m, all);
+            if (c->g->n_members == c->p->world)
+                break;
+        }
+    }
+    mem_free(o);
+}
+
+static void segments(struct collect *c, const struct collective *k, uint32_t unit,
+                     enum coll_algo algo)
+{
+    const struct segment_table *t = &c->p->segment_tables[k->table];
+    uint32_t u = t->n_units == 1 ? 0 : unit;
+    const struct segment *s = t->segments + t->start[u];
+    uint32_t n = t->start[u + 1] - t->start[u], run;
+
+    if (n && s->to_n == c->g->n_members) {
+        whole_range(c, algo, s, n);
+        return;
+    }
+    for (uint32_t base = 0; base < c->p->world; base++) {
+        if (!is_base(c->g, base))
+            continue;
+        for (uint32_t i = 0; i < n; i += run) {
+            for (run = 1; i + run < n && s[i + run].to_first == s[i].to_first &&
+                          s[i + run].to_n == s[i].to_n && s[i + run].tensor == s[i].tensor;)
+                run++;
+            if (algo == ALGO_P2P)
+                for (uint32_t j = 0; j < run; j++)
+                    p2p_range(c, base, &s[i + j]);
+            else
+                ring_range(c, base, &s[i], run);
+        }
+        if (c->g->n_members == c->p->world)
+            break;
+    }
+}
+
+static int by_rank(const void *x, const void *y)
+{
+    const struct delta *a = x, *b = y;
+
+    return a->rank < b->rank ? -1 : a->rank > b->rank;
+}
+
+static void finish(struct collect *c, bool mirror, uint64_t repeat, struct arena *a,
+                   struct traffic *t)
+{
+    uint64_t ev[4] = {c->every.sent_intra, c->every.sent_inter, c->every.recv_intra,
+                      c->every.recv_inter};
+    size_t m = 0;
+
+    if (c->n)
+        qsort(c->deltas, c->n, sizeof(*c->deltas), by_rank);
+    for (size_t i = 0; i < c->n; i++) {
+        if (m && c->deltas[m - 1].rank == c->deltas[i].rank)
+            for (int k = 0; k < 4; k++)
+                c->deltas[m - 1].b[k] += c->deltas[i].b[k];
+        else
+            c->deltas[m++] = c->deltas[i];
+    }
+    t->only = ARENA_NEW(a, struct traffic_only, m);
+    t->n_only = 0;
+    for (size_t i = 0; i < m; i++) {
+        const struct delta *d = &c->deltas[i];
+        uint64_t v[4];
+
+        if (!d->b[0] && !d->b[1] && !d->b[2] && !d->b[3])
+            continue;
+        for (int k = 0; k < 4; k++) {
+            BUG_ON((int64_t)ev[k] + d->b[k] < 0);
+            v[k] = ((uint64_t)((int64_t)ev[k] + d->b[k])) * repeat;
+        }
+        t->only[t->n_only++] =
+            (struct traffic_only){d->rank, mirror ? (struct traffic_bytes){v[2], v[3], v[0], v[1]}
+                                                  : (struct traffic_bytes){v[0], v[1], v[2], v[3]}};
+    }
+    for (int k = 0; k < 4; k++)
+        ev[k] *= repeat;
+    t->every = mirror ? (struct traffic_bytes){ev[2], ev[3], ev[0], ev[1]}
+                      : (struct traffic_bytes){ev[0], ev[1], ev[2], ev[3]};
+    mem_free(c->deltas);
+}
+
+void traffic_of(const struct program *p, const struct op *o, const struct instance *i,
+                enum coll_algo algo, struct arena *a, struct traffic *t)
+{
+    const struct collective *k = &o->coll;
+    struct collect c = {.p = p, .g = &p->groups[k->group]};
+    uint64_t bytes = op_coll_bytes(p, o, i), chunk, n = c.g->n_members;
+
+    c.s = group_shape(p, c.g);
+    if (n > 1 && bytes) {
+        chunk = even_chunk(k, bytes, c.g->n_members);
+        switch (k->kind) {
+        case COLL_ALL_REDUCE:
+            even_ring(&c, 2 * (n - 1) * chunk);
+            break;
+        case COLL_ALL_GATHER:
+        case COLL_REDUCE_SCATTER:
+            even_ring(&c, (n - 1) * chunk);
+            break;
+        case COLL_ALL_TO_ALL:
+            even_all_to_all(&c, chunk);
+            break;
+        case COLL_BROADCAST:
+        case COLL_REDUCE: {
+            struct segment s = {.to_n = (uint32_t)n, .bytes = bytes};
+
+            whole_range(&c, ALGO_RING, &s, 1);
+            break;
+        }
+        case COLL_SEGMENT_GATHER:
+        case COLL_SEGMENT_REDUCE:
+            segments(&c, k, i->unit, algo);
+            break;
+        case COLL_SEND:
+        case COLL_RECV:
+        case COLL_N:
+            break; /* pipeline parallelism: counted by the op that sends, with its peer role */
+        }
+    }
+    finish(&c, k->kind == COLL_REDUCE || k->kind == COLL_SEGMENT_REDUCE, k->repeat ? k->repeat : 1,
+           a, t);
+}
+
+struct traffic_bytes traffic_get(const struct traffic *t, uint32_t rank)
+{
+    uint32_t lo = 0, hi = t->n_only;
+
+    while (lo < hi) {
+        uint32_t mid = lo + (hi - lo) / 2;
+
+        if (t->only[mid].rank < rank)
+            lo = mid + 1;
+        else
+            hi = mid;
+    }
+    return lo < t->n_only && t->only[lo].rank == rank ? t->only[lo].bytes : t->every;
+}
+
+/* ---- a whole step ---- */
+
+struct step_ctx {
+    const struct program *p;
+    enum coll_algo (*algo_of)(void *ctx, const struct instance *i);
+    void *ctx;
+    struct traffic_bytes every;
+    struct traffic_bytes *per_rank;
+    uint32_t phase_mask;
+};
+
+static void add_bytes(struct traffic_bytes *to, const struct traffic_bytes *b, int64_t sign)
+{
+    to->sent_intra += (uint64_t)sign * b->sent_intra;
+    to->sent_inter += (uint64_t)sign * b->sent_inter;
+    to->recv_intra += (uint64_t)sign * b->recv_intra;
+    to->recv_inter += (uint64_t)sign * b->recv_inter;
+}
+
+static int step_instance(void *ctx, const struct instance *i)
+{
+    struct step_ctx *s = ctx;
+    const struct op *o = &s->p->ops[i->op];
+    struct arena scratch;
+    struct traffic t;
+    enum coll_algo algo;
+
+    if (o->kind != OP_COLLECTIVE || !(s->phase_mask & 1u << o->phase))
+        return 0;
+    algo = s->algo_of ? s->algo_of(s->ctx, i) : o->coll.algo;
+    if (algo == ALGO_AUTO)
+        algo = ALGO_RING;
+    arena_init(&scratch);
+    traffic_of(s->p, o, i, algo, &scratch, &t);
+    add_bytes(&s->every, &t.every, 1);
+    for (uint32_t k = 0; k < t.n_only; k++) {
+        add_bytes(&s->per_rank[t.only[k].rank], &t.only[k].bytes, 1);
+        add_bytes(&s->per_rank[t.only[k].rank], &t.every, -1);
+    }
+    arena_release(&scratch);
+    return 0;
+}
+
+void traffic_step(const struct program *p, uint32_t phase_mask,
+                  enum coll_algo (*algo_of)(void *ctx, const struct instance *i), void *ctx,
+                  struct traffic_bytes *per_rank)
+{
+    struct step_ctx s = {
+        .p = p, .algo_of = algo_of, .ctx = ctx, .per_rank = per_rank, .phase_mask = phase_mask};
+
+    memset(per_rank, 0, p->world * sizeof(*per_rank));
+    for (uint32_t i = 0; i < p->n_roles; i++)
+        program_walk(p, p->roles[i].first_rank, step_instance, &s);
+    for (uint32_t r = 0; r < p->world; r++)
+        add_bytes(&per_rank[r], &s.every, 1);
+}
