@@ -148,16 +148,11 @@ struct loop {
     uint32_t work; /* LOOP_ITEM: the work table; a rank iterates over its own list */
 };
 
-enum when {
-    WHEN_ALWAYS,
-    WHEN_FIRST,
-    WHEN_LAST,
-    WHEN_NOT_FIRST,
-    WHEN_NOT_LAST
-}; /* first, last in index space */
+enum when { WHEN_ALWAYS, WHEN_FIRST, WHEN_LAST, WHEN_NOT_FIRST, WHEN_NOT_LAST }; /* index space */
 struct guard {
-    enum when micro, unit;
+    enum when micro;
     uint32_t unit_class; /* only units of this class; PROGRAM_NONE: any */
+    const bool *units;   /* [n_units]: only these units (last, kept ones ...); NULL: any */
 };
 
 struct wait {
@@ -193,7 +188,8 @@ struct collective {
     enum coll_algo algo; /* of segment collectives; AUTO: the simulator chooses */
     const uint64_t
         *unit_bytes; /* even ones: whole buffer (n parts), padded, by unit [n_units]; NULL: bytes */
-    uint64_t bytes;  /* of an op outside unit loops */
+    const uint64_t *item_bytes; /* in a LOOP_ITEM: by item of its work table */
+    uint64_t bytes; /* of an op in no such loop */
     uint32_t table;  /* segment ones: index into segment_tables; row 0 outside unit loops */
     uint64_t piece_bytes; /* bucket: cut into ceil(bytes/piece) calls; 0: one call */
     uint32_t repeat;      /* that often in a row (per-matrix gathers); 0: 1 */

@@ -91,7 +91,7 @@ struct kernel_time sim_kernel_time(const struct device *d, const struct kernel_c
 
 /* Duration of a collective alone, by algorithm, in ps. For `coll` and for the choice of auto. */
 int64_t sim_collective_ps(const struct program *p, const struct cluster *c, const struct op *o,
-                          uint32_t unit, enum coll_algo algo, struct arena *a);
+                          const struct instance *i, enum coll_algo algo, struct arena *a);
 
 /* Chrome trace (chrome://tracing, Perfetto) of a prediction with keep_trace; one row a stream. */
 int sim_write_trace(const char *path, const struct program *p, const struct prediction *pr,
