@@ -11,7 +11,7 @@ static void one_line(char *s)
             *s = '?';
 }
 
-int err_set(struct err *e, enum err_code code, const char *fmt, ...)
+int(err_set)(struct err *e, enum err_code code, const char *fmt, ...)
 {
     va_list ap;
 
@@ -23,7 +23,7 @@ int err_set(struct err *e, enum err_code code, const char *fmt, ...)
     return -1;
 }
 
-int err_prefix(struct err *e, const char *fmt, ...)
+int(err_prefix)(struct err *e, const char *fmt, ...)
 {
     char old[sizeof(e->msg)];
     va_list ap;

@@ -40,6 +40,17 @@ int err_set(struct err *e, enum err_code code, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 /* Put "prefix: " before the message. Returns -1. */
 int err_prefix(struct err *e, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+
+/* The -1 in sight of the caller's optimizer: otherwise gcc believes that a failing function may have returned 0, and
+ * warns that its outputs are used uninitialized. */
+static inline int err_minus_1(int rc)
+{
+    (void)rc;
+    return -1;
+}
+#define err_set(...)    err_minus_1((err_set)(__VA_ARGS__))
+#define err_prefix(...) err_minus_1((err_prefix)(__VA_ARGS__))
+
 const char *err_name(enum err_code code);
 int err_exit_status(enum err_code code);
 

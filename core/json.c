@@ -219,7 +219,7 @@ struct json_at json_top(const struct json *j)
     return json_at_tree(j->root, j->file);
 }
 
-int json_err(const struct json_at *at, enum err_code code, struct err *e, const char *fmt, ...)
+int(json_err)(const struct json_at *at, enum err_code code, struct err *e, const char *fmt, ...)
 {
     char text[700];
     va_list ap;

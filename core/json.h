@@ -61,6 +61,7 @@ struct json_at json_at_tree(const cJSON *node, const char *file);
 /* Set *e to "'file': path " + the text (at the top: "'file': the document "). Returns -1. */
 int json_err(const struct json_at *at, enum err_code code, struct err *e, const char *fmt, ...)
     __attribute__((format(printf, 4, 5)));
+#define json_err(...) err_minus_1((json_err)(__VA_ARGS__)) /* see err_set */
 
 /* Members. _opt: false when absent or null. */
 bool json_opt(const struct json_at *at, const char *key, struct json_at *out);

@@ -1,0 +1,270 @@
+# Ballast: one non-recursive makefile. `make help` lists targets, variables and what was found on this machine.
+#
+# Every *.c of the folders below goes into one archive; every cli/NAME_main.c is a program that takes from it what it
+# needs, so a program that must not have GLPK simply does not link it, and the linker proves it.
+
+MAKEFLAGS += --no-builtin-rules
+.SUFFIXES:
+.DELETE_ON_ERROR:
+.DEFAULT_GOAL := all
+
+# make's own default for CC is cc: say gcc unless the user said otherwise
+ifeq ($(origin CC),default)
+CC := gcc
+endif
+AR           ?= ar
+PREFIX       ?= /usr/local
+DESTDIR      ?=
+FUZZ_SECONDS ?= 60
+CLANG        ?= clang
+CLANG_FORMAT ?= clang-format
+JOBS         ?= $(shell getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2)
+ifdef CI
+WERROR ?= 1
+endif
+ifeq ($(SAN),1)
+BUILD ?= build/san
+else
+BUILD ?= build
+endif
+
+OBJ     := $(BUILD)/obj-$(notdir $(firstword $(CC)))
+VERSION := $(shell cat VERSION)
+Q       := $(if $(filter 1,$(V)),,@)
+
+# CFLAGS, CPPFLAGS and LDFLAGS are the user's; what the code needs comes beside them.
+CFLAGS ?= -O2 -g
+NEEDED_CPPFLAGS := -I. -D_XOPEN_SOURCE=700
+NEEDED_CFLAGS   := -std=c11 -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes
+ifeq ($(WERROR),1)
+NEEDED_CFLAGS += -Werror
+endif
+ifeq ($(SAN),1)
+NEEDED_CFLAGS += -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer
+endif
+ifeq ($(FUZZ),1)
+NEEDED_CFLAGS += -fsanitize=fuzzer-no-link
+endif
+COMPILE = $(CC) $(NEEDED_CPPFLAGS) $(CPPFLAGS) $(NEEDED_CFLAGS) $(CFLAGS)
+LINK    = $(CC) $(NEEDED_CFLAGS) $(CFLAGS) $(LDFLAGS)
+
+# Deferred: a link asks pkg-config, a build that links nothing does not.
+JSON_LIBS  = $(shell pkg-config --libs libcjson 2>/dev/null || echo -lcjson)
+CHECK_LIBS = $(shell pkg-config --libs check 2>/dev/null || echo -lcheck -lsubunit -lrt -pthread)
+XML_CFLAGS = $(shell pkg-config --cflags libxml-2.0 2>/dev/null || echo -I/usr/include/libxml2)
+XML_LIBS   = $(shell pkg-config --libs libxml-2.0 2>/dev/null || echo -lxml2)
+GLPK_LIBS  = -lglpk
+# Which sources include <libxml/...>: only they get its flags, and only then is it linked.
+XML_SRCS  := $(shell grep -ls 'include <libxml/' core/*.c model/*.c 2>/dev/null)
+BASE_LIBS  = $(JSON_LIBS) $(if $(XML_SRCS),$(XML_LIBS)) -lm
+# Programs may need more than the base.
+LIBS_ballast = $(GLPK_LIBS)
+LIBS_exec    = -ldl
+ALL_LIBS     = $(GLPK_LIBS) -ldl
+
+# Ask for an option, and its absence is an error.
+ifeq ($(CUDA),1)
+ifneq ($(shell CC='$(CC)' tools/probe.sh cuda),yes)
+$(error CUDA=1: cuda_runtime_api.h and libcudart were not found; set CUDA_HOME)
+endif
+endif
+ifeq ($(MPI),1)
+ifneq ($(shell CC='$(CC)' tools/probe.sh mpi),yes)
+$(error MPI=1: mpi.h and an MPI library were not found; install libopenmpi-dev openmpi-bin)
+endif
+endif
+
+FOLDERS  := core model layouts planner sim exec kernels cli
+SRCS     := $(sort $(wildcard $(addsuffix /*.c,$(FOLDERS))))
+MAINS    := $(filter cli/%_main.c,$(SRCS))
+LIB_SRCS := $(filter-out $(MAINS),$(SRCS))
+LIB_OBJS := $(LIB_SRCS:%.c=$(OBJ)/%.o) $(OBJ)/gen/bundled.o
+LIB      := $(OBJ)/libballast.a
+# cli/ballast_main.c -> ballast, cli/exec_main.c -> ballast-exec
+program   = $(if $(filter ballast,$(1)),$(BUILD)/ballast,$(BUILD)/ballast-$(1))
+STEMS    := $(MAINS:cli/%_main.c=%)
+PROGRAMS := $(foreach s,$(STEMS),$(call program,$(s)))
+
+TOPOLOGIES  := $(sort $(wildcard topologies/*.json))
+TEST_SRCS   := $(sort $(filter-out tests/fuzz/% tests/bench/%,$(wildcard tests/*/test_*.c)))
+TESTS       := $(TEST_SRCS:%.c=$(OBJ)/%)
+FUZZ_SRCS   := $(sort $(wildcard tests/fuzz/fuzz_*.c))
+REPLAYS     := $(FUZZ_SRCS:tests/fuzz/fuzz_%.c=$(OBJ)/tests/fuzz/replay_%)
+FUZZERS     := $(FUZZ_SRCS:%.c=$(OBJ)/%)
+BENCH_SRCS  := $(sort $(wildcard tests/bench/bench_*.c))
+BENCHES     := $(BENCH_SRCS:%.c=$(OBJ)/%)
+CASES       := $(sort $(wildcard tests/cli/*.case))
+C_FILES     := $(sort $(wildcard $(foreach d,$(FOLDERS) tests tests/*,$(d)/*.c $(d)/*.h)))
+
+.PHONY: all run test test-run check-san check-deps fuzz fuzz-run bench format format-check install uninstall clean help \
+        install-deps tests FORCE
+
+all: $(PROGRAMS) $(LIB)
+
+# ---- compile and link ----
+
+# Rewritten only when its text changes: objects follow the compiler and the flags.
+STAMP := $(OBJ)/flags
+$(STAMP): FORCE
+	@mkdir -p $(@D)
+	@printf '%s\n' '$(COMPILE) | $(LDFLAGS) | $(VERSION)' | cmp -s - $@ || \
+	  printf '%s\n' '$(COMPILE) | $(LDFLAGS) | $(VERSION)' > $@
+
+# The same for lists of members, so that a removed source leaves the archive and a removed topology the program.
+LIST     := $(OBJ)/members
+GEN_LIST := $(BUILD)/gen/members
+$(LIST): MEMBERS = $(LIB_OBJS)
+$(GEN_LIST): MEMBERS = $(TOPOLOGIES)
+$(LIST) $(GEN_LIST): FORCE
+	@mkdir -p $(@D)
+	@echo '$(MEMBERS)' | cmp -s - $@ || echo '$(MEMBERS)' > $@
+
+$(OBJ)/core/version.o: EXTRA_FLAGS = -DBALLAST_VERSION='"$(VERSION)"'
+$(XML_SRCS:%.c=$(OBJ)/%.o): EXTRA_FLAGS = $(XML_CFLAGS)
+
+$(OBJ)/%.o: %.c $(STAMP)
+	@mkdir -p $(@D)
+	$(if $(Q),@echo '  CC    $<')
+	$(Q)$(COMPILE) $(EXTRA_FLAGS) -MMD -MP -c -o $@ $<
+
+$(BUILD)/gen/bundled.c: $(TOPOLOGIES) tools/embed.sh $(GEN_LIST)
+	@mkdir -p $(@D)
+	$(if $(Q),@echo '  GEN   $@')
+	$(Q)sh tools/embed.sh bundled_clusters $(TOPOLOGIES) > $@
+
+$(OBJ)/gen/bundled.o: $(BUILD)/gen/bundled.c $(STAMP)
+	@mkdir -p $(@D)
+	$(if $(Q),@echo '  CC    $<')
+	$(Q)$(COMPILE) -MMD -MP -c -o $@ $<
+
+$(LIB): $(LIB_OBJS) $(LIST)
+	$(if $(Q),@echo '  AR    $@')
+	$(Q)rm -f $@
+	$(Q)$(AR) rcs $@ $(LIB_OBJS)
+
+# Linking to a new name first: a program that is running is replaced, not overwritten.
+define program_rule
+$(call program,$(1)): $(OBJ)/cli/$(1)_main.o $(LIB) $(BUILD)/linked
+	$$(if $$(Q),@echo '  LINK  $$@')
+	$$(Q)$$(LINK) -o $$@.new $$(filter %.o %.a,$$^) $$(LIBS_$(1)) $$(BASE_LIBS)
+	$$(Q)mv -f $$@.new $$@
+endef
+$(foreach s,$(STEMS),$(eval $(call program_rule,$(s))))
+
+# One build folder, two compilers: remember whose programs lie in it.
+$(BUILD)/linked: FORCE
+	@mkdir -p $(@D)
+	@echo '$(OBJ)' | cmp -s - $@ || echo '$(OBJ)' > $@
+
+$(TESTS): $(OBJ)/%: $(OBJ)/%.o $(LIB)
+	$(if $(Q),@echo '  LINK  $@')
+	$(Q)$(LINK) -o $@ $(filter %.o %.a,$^) $(CHECK_LIBS) $(ALL_LIBS) $(BASE_LIBS)
+
+$(REPLAYS): $(OBJ)/tests/fuzz/replay_%: $(OBJ)/tests/fuzz/replay_main.o $(OBJ)/tests/fuzz/fuzz_%.o $(LIB)
+	$(if $(Q),@echo '  LINK  $@')
+	$(Q)$(LINK) -o $@ $(filter %.o %.a,$^) $(ALL_LIBS) $(BASE_LIBS)
+
+$(FUZZERS): $(OBJ)/%: $(OBJ)/%.o $(LIB)
+	$(if $(Q),@echo '  LINK  $@')
+	$(Q)$(LINK) -fsanitize=fuzzer -o $@ $(filter %.o %.a,$^) $(ALL_LIBS) $(BASE_LIBS)
+
+$(BENCHES): $(OBJ)/%: $(OBJ)/%.o $(LIB)
+	$(if $(Q),@echo '  LINK  $@')
+	$(Q)$(LINK) -o $@ $(filter %.o %.a,$^) $(ALL_LIBS) $(BASE_LIBS)
+
+.SECONDARY:
+-include $(shell find $(OBJ) -name '*.d' 2>/dev/null)
+
+# ---- run and test ----
+
+SUBMAKE = $(MAKE) --no-print-directory $(if $(findstring jobserver,$(MAKEFLAGS)),,-j$(JOBS))
+
+install-deps:
+	@sh tools/install-deps.sh
+
+run:
+	@sh tools/install-deps.sh
+	@$(SUBMAKE) all
+	@sh experiments/00-main-job/run.sh
+
+tests: all $(TESTS) $(REPLAYS)
+
+test:
+	@sh tools/install-deps.sh
+	@$(SUBMAKE) tests
+	@$(SUBMAKE) test-run
+
+# ONLY=text runs the test programs, corpora and case files whose path contains it.
+test-run: tests
+	@BUILD='$(BUILD)' OBJ='$(OBJ)' JOBS='$(JOBS)' ONLY='$(ONLY)' CC='$(CC)' SAN='$(SAN)' \
+	  TESTS='$(TESTS)' REPLAYS='$(REPLAYS)' CASES='$(CASES)' sh tests/run_all.sh
+
+check-san:
+	@$(MAKE) --no-print-directory SAN=1 test
+
+check-deps:
+	@CC='$(CC)' BUILD='$(BUILD)' OBJ='$(OBJ)' JOBS='$(JOBS)' sh tools/check-deps.sh
+
+# Coverage-guided, under clang. New inputs stay in build/fuzz/corpus; a crash is left in build/fuzz and fails the target.
+fuzz:
+	@command -v $(CLANG) >/dev/null || { echo 'make fuzz needs clang and libclang-rt-14-dev' >&2; exit 1; }
+	@$(SUBMAKE) CC=$(CLANG) SAN=1 FUZZ=1 BUILD=build/fuzz fuzz-run
+
+fuzz-run: $(FUZZERS)
+	@set -e; for f in $(FUZZERS); do \
+	  name=$${f##*/fuzz_}; mkdir -p $(BUILD)/corpus/$$name; \
+	  seeds=tests/fuzz/corpus/$$name; [ -d $$seeds ] || seeds=; \
+	  echo "fuzz $$name for $(FUZZ_SECONDS) s"; \
+	  $$f -max_total_time=$(FUZZ_SECONDS) -timeout=10 -rss_limit_mb=2048 -print_final_stats=0 -verbosity=0 \
+	    -artifact_prefix=$(BUILD)/$$name- $(BUILD)/corpus/$$name $$seeds; \
+	done
+
+bench: $(BENCHES) all
+	@set -e; for b in $(BENCHES); do $$b; done
+	$(if $(BENCHES),,@echo 'no benchmarks: tests/bench/bench_*.c')
+
+# ---- source ----
+
+format:
+	$(CLANG_FORMAT) -i $(C_FILES)
+
+format-check:
+	$(CLANG_FORMAT) --dry-run --Werror $(C_FILES)
+
+# ---- install ----
+
+install: all
+	install -d '$(DESTDIR)$(PREFIX)/bin' '$(DESTDIR)$(PREFIX)/share/doc/ballast'
+	$(if $(PROGRAMS),install -m 755 $(PROGRAMS) '$(DESTDIR)$(PREFIX)/bin')
+	install -m 644 LICENSE NOTICE '$(DESTDIR)$(PREFIX)/share/doc/ballast'
+
+uninstall:
+	rm -f $(foreach p,$(notdir $(PROGRAMS)),'$(DESTDIR)$(PREFIX)/bin/$(p)')
+	rm -rf '$(DESTDIR)$(PREFIX)/share/doc/ballast'
+
+clean:
+	rm -rf build build-*
+
+help:
+	@echo 'Ballast $(VERSION)'
+	@echo
+	@echo 'targets'
+	@echo '  all           build the programs into $(BUILD)/ (default)'
+	@echo '  run           install what is missing, build, run the main experiment'
+	@echo '  test          install what is missing, build, run all tests (ONLY=text: those whose path contains it)'
+	@echo '  check-san     the same under AddressSanitizer and UBSan, in build/san'
+	@echo '  check-deps    who includes whom'
+	@echo '  fuzz          run each fuzz target for FUZZ_SECONDS=$(FUZZ_SECONDS) under clang'
+	@echo '  bench         run the benchmarks'
+	@echo '  format        clang-format all C; format-check only looks'
+	@echo '  install       into DESTDIR PREFIX=$(PREFIX); uninstall takes it away'
+	@echo '  install-deps  what run and test do first; NO_INSTALL=1 skips it'
+	@echo '  clean         remove build/'
+	@echo
+	@echo 'variables'
+	@echo '  CC=gcc|clang  CFLAGS  CPPFLAGS  LDFLAGS  BUILD=folder  SAN=1  WERROR=1 (set when CI is)  V=1  JOBS=n'
+	@echo '  CUDA=1 MPI=1  fail when it is not there'
+	@echo
+	@echo 'found on this machine'
+	@for p in glpk cjson check gnuplot mpi blas libxml2 cuda nccl; do \
+	  printf '  %-12s %s\n' $$p "$$(CC='$(CC)' sh tools/probe.sh $$p)"; done
