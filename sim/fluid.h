@@ -12,11 +12,18 @@
  *
  * Shares: each activity a has a weight w_a (its `weight`, default 1: work units per second are shared evenly) and an
  * optional cap. Progressive filling: all rates rise as phi*w_a; when an instance is full, or a cap is reached, the
- * activities that are held by it are frozen; repeat. Computed per instance in a fixed order, so that one activity with
- * `every` and n activities with one `only` each give the same bits.
+ * activities that are held by it are frozen; repeat. Computed per instance in ascending order of the activities, so
+ * that one activity with `every` and n activities with one `only` each give the same bits (sim/maxmin.h).
  *
- * Rounding: an activity that has R units left at rate x ends ceil(R/x - 1e-6) ps later; one that is left with a
- * relative 1e-12 of its work is done.
+ * All that ends or starts at one instant is taken together before shares are computed again, and only what a change
+ * can reach gets a new rate. Progress is brought up to date when a rate changes, not otherwise: an activity that
+ * nobody disturbs ends to the picosecond where a hand calculation says.
+ *
+ * Rounding: an activity that has R units left at rate x, q = R/x, ends ceil(q (1 - 1e-15) - 1e-6) ps later; one that
+ * is left with a relative 1e-12 of its work at a change of its rate is done.
+ *
+ * Cost: an activity costs the instances that its uses touch (named by `only`, or singled out by the `only` of another
+ * activity that runs or by fluid_capacity(), in a kind that it uses with `every`), never the instances of a kind.
  */
 #ifndef BALLAST_SIM_FLUID_H
 #define BALLAST_SIM_FLUID_H
@@ -28,22 +35,24 @@
 
 struct fluid_amount {
     uint32_t instance;
-    double amount; /* resource units per unit of work */
+    double amount; /* resource units per unit of work; >= 0 */
 };
 
 struct fluid_use {
-    uint32_t kind;
+    uint32_t kind; /* each kind at most once per activity */
     uint32_t n_only;
     double every;
-    const struct fluid_amount *only; /* [n_only], ascending instance; borrowed, must outlive the run */
+    const struct fluid_amount
+        *only; /* [n_only], ascending instance; borrowed, must outlive the run */
 };
 
 struct fluid_activity {
-    int64_t latency_ps;            /* >= 0: before the first unit of work */
-    double work;                   /* units; 0: done after its latency */
-    double cap;                    /* units per ps; 0: none */
-    double weight;                 /* 0: 1 */
-    const struct fluid_use *uses;  /* [n_uses]; borrowed, must outlive the run */
+    int64_t latency_ps; /* >= 0: before the first unit of work */
+    double
+        work; /* units; 0: done after its latency. So is work that nothing holds: no use, no cap */
+    double cap;                   /* units per ps; 0: none */
+    double weight;                /* 0: 1 */
+    const struct fluid_use *uses; /* [n_uses]; borrowed, must outlive the run */
     uint32_t n_uses;
 };
 
@@ -51,7 +60,7 @@ struct fluid; /* opaque */
 
 struct fluid *fluid_new(void);
 void fluid_free(struct fluid *f);
-/* A kind with n instances of `capacity` resource units per ps. Returns its index, from 0 up. */
+/* A kind with n instances of `capacity` resource units per ps. Returns its index, from 0 up. The name is copied. */
 uint32_t fluid_kind(struct fluid *f, const char *name, uint32_t n, double capacity);
 /* One instance that differs. */
 void fluid_capacity(struct fluid *f, uint32_t kind, uint32_t instance, double capacity);
@@ -59,17 +68,19 @@ void fluid_capacity(struct fluid *f, uint32_t kind, uint32_t instance, double ca
 uint32_t fluid_add(struct fluid *f, const struct fluid_activity *a, int64_t not_before_ps);
 /* `after` may not start before `before` has ended. */
 void fluid_after(struct fluid *f, uint32_t after, uint32_t before);
-/* Run to the end. ERR_INVALID when activities wait for each other in a circle, name the first; or when a used instance
- * has capacity 0. */
+/* Run to the end, once. ERR_INVALID when activities wait for each other in a circle (one circle is named), or when a
+ * used instance has capacity 0; ERR_OVERFLOW when a time does not fit. */
 int fluid_run(struct fluid *f, struct err *e);
 
-int64_t fluid_ready_ps(const struct fluid *f, uint32_t activity); /* predecessors done */
+/* Results, after fluid_run(). Ready: predecessors done, and not before its not_before_ps; then comes the latency. */
+int64_t fluid_ready_ps(const struct fluid *f, uint32_t activity);
 int64_t fluid_end_ps(const struct fluid *f, uint32_t activity);
 /* The predecessor that ended last (lowest index among equals), or UINT32_MAX: the critical path is a walk along it. */
 uint32_t fluid_last_before(const struct fluid *f, uint32_t activity);
 int64_t fluid_makespan_ps(const struct fluid *f);
 /* Units that went through an instance; divide by capacity x makespan for its utilisation. */
 double fluid_used(const struct fluid *f, uint32_t kind, uint32_t instance);
+/* Starts and ends of work that were handled. */
 uint64_t fluid_n_events(const struct fluid *f);
 
 #endif

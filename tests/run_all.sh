@@ -9,6 +9,8 @@ LOGS=$OBJ/test-logs
 rm -rf "$LOGS"
 mkdir -p "$LOGS"
 export LOGS
+# Out of memory is ours to report (core/mem.h), not the sanitizer's.
+export ASAN_OPTIONS="allocator_may_return_null=1${ASAN_OPTIONS:+:$ASAN_OPTIONS}"
 
 
 pick() { # the words that contain $ONLY

@@ -1,0 +1,492 @@
+#include "sim/fluid.h"
+
+#include "sim/keyheap.h"
+#include "sim/maxmin.h"
+#include "sim/queue.h"
+
+#include <math.h>
+#include <stdbool.h>
+#include <string.h>
+
+enum { NONE = UINT32_MAX };
+
+static const double DONE_REL = 1e-12;  /* of its work: done */
+static const double ROUND_REL = 1e-15; /* of a duration, and */
+static const double ROUND_PS = 1e-6;   /* ps: forgiven before the end is rounded up */
+
+struct own {
+    uint32_t instance;
+    double capacity;
+};
+
+struct kind {
+    char *name; /* owned */
+    uint32_t n;
+    bool any_zero; /* some capacity was set to 0 */
+    double capacity;
+    struct own *own; /* owned, [n_own] capacities that differ, ascending instance */
+    size_t own_cap;
+    uint32_t n_own;
+    double used_every; /* through an instance that no `only` names */
+    double *used_only; /* owned, [n], to add to it; NULL: all 0 */
+};
+
+/* 72 bytes: there may be millions. What only a running one needs is in struct progress. */
+struct activity {
+    int64_t latency_ps;
+    double work, cap, weight;
+    const struct fluid_use *uses; /* borrowed */
+    int64_t ready_ps;             /* before it is ready: the latest known of what it waits for */
+    int64_t end_ps;               /* -1 before */
+    uint32_t n_uses;
+    uint32_t n_waits;     /* predecessors that have not ended */
+    uint32_t last_before; /* among those that have */
+    uint32_t first_edge;  /* to its successors */
+};
+
+struct edge {
+    uint32_t after, next;
+};
+
+struct progress { /* of the activity in a slot of maxmin */
+    double left;  /* units, at since_ps */
+    double rate;
+    int64_t since_ps;
+};
+
+struct fluid {
+    struct kind *kinds; /* owned, as all below */
+    size_t kinds_cap;
+    uint32_t n_kinds;
+    struct activity *activities;
+    size_t activities_cap;
+    uint32_t n_activities;
+    struct edge *edges;
+    size_t edges_cap;
+    uint32_t n_edges;
+    struct maxmin *shares;
+    struct progress *progress; /* [slots] */
+    size_t progress_cap;
+    struct queue starts; /* of work: after the latency */
+    struct keyheap ends; /* slots by end_ps */
+    uint32_t *batch;     /* slots that end now */
+    size_t batch_cap;
+    uint32_t n_ended;
+    int64_t makespan_ps;
+    uint64_t n_events;
+    bool ran;
+};
+
+struct fluid *fluid_new(void)
+{
+    struct fluid *f = MEM_NEW(struct fluid, 1);
+
+    f->shares = maxmin_new();
+    queue_init(&f->starts);
+    keyheap_init(&f->ends);
+    return f;
+}
+
+void fluid_free(struct fluid *f)
+{
+    uint32_t i;
+
+    if (!f)
+        return;
+    for (i = 0; i < f->n_kinds; i++) {
+        mem_free(f->kinds[i].name);
+        mem_free(f->kinds[i].used_only);
+        mem_free(f->kinds[i].own);
+    }
+    mem_free(f->kinds);
+    mem_free(f->activities);
+    mem_free(f->edges);
+    mem_free(f->progress);
+    mem_free(f->batch);
+    maxmin_free(f->shares);
+    queue_release(&f->starts);
+    keyheap_release(&f->ends);
+    mem_free(f);
+}
+
+/* Building. */
+
+uint32_t fluid_kind(struct fluid *f, const char *name, uint32_t n, double capacity)
+{
+    struct kind *k;
+
+    BUG_ON(n == 0 || !(capacity >= 0) || isinf(capacity));
+    f->kinds = mem_grow(f->kinds, &f->kinds_cap, (size_t)f->n_kinds + 1, sizeof(*f->kinds));
+    k = &f->kinds[f->n_kinds];
+    *k = (struct kind){.n = n, .capacity = capacity, .any_zero = capacity == 0};
+    k->name = mem_alloc(strlen(name) + 1, 1);
+    strcpy(k->name, name);
+    BUG_ON(maxmin_kind(f->shares, n, capacity) != f->n_kinds);
+    return f->n_kinds++;
+}
+
+/* Place of the first capacity of its own at or after an instance. */
+static uint32_t own_find(const struct kind *k, uint32_t instance)
+{
+    uint32_t lo = 0, hi = k->n_own, mid;
+
+    while (lo < hi) {
+        mid = lo + (hi - lo) / 2;
+        if (k->own[mid].instance < instance)
+            lo = mid + 1;
+        else
+            hi = mid;
+    }
+    return lo;
+}
+
+static void note_own(struct kind *k, uint32_t instance, double capacity)
+{
+    uint32_t at = own_find(k, instance);
+
+    if (at == k->n_own || k->own[at].instance != instance) {
+        k->own = mem_grow(k->own, &k->own_cap, (size_t)k->n_own + 1, sizeof(*k->own));
+        memmove(k->own + at + 1, k->own + at, (k->n_own - at) * sizeof(*k->own));
+        k->n_own++;
+    }
+    k->own[at] = (struct own){.instance = instance, .capacity = capacity};
+}
+
+void fluid_capacity(struct fluid *f, uint32_t kind, uint32_t instance, double capacity)
+{
+    BUG_ON(kind >= f->n_kinds || instance >= f->kinds[kind].n || f->ran);
+    BUG_ON(!(capacity >= 0) || isinf(capacity));
+    note_own(&f->kinds[kind], instance, capacity);
+    f->kinds[kind].any_zero |= capacity == 0;
+    maxmin_capacity(f->shares, kind, instance, capacity);
+}
+
+static void check_uses(const struct fluid *f, const struct fluid_activity *a)
+{
+    const struct fluid_use *u;
+    uint32_t i, j;
+
+    for (i = 0; i < a->n_uses; i++) {
+        u = &a->uses[i];
+        BUG_ON(u->kind >= f->n_kinds || !(u->every >= 0) || isinf(u->every));
+        for (j = 0; j < i; j++)
+            BUG_ON(a->uses[j].kind == u->kind);
+        for (j = 0; j < u->n_only; j++) {
+            BUG_ON(u->only[j].instance >= f->kinds[u->kind].n);
+            BUG_ON(j > 0 && u->only[j].instance <= u->only[j - 1].instance);
+            BUG_ON(!(u->only[j].amount >= 0) || isinf(u->only[j].amount));
+        }
+    }
+}
+
+uint32_t fluid_add(struct fluid *f, const struct fluid_activity *a, int64_t not_before_ps)
+{
+    BUG_ON(f->ran || not_before_ps < 0 || a->latency_ps < 0 || f->n_activities == NONE);
+    BUG_ON(!(a->work >= 0) || isinf(a->work) || !(a->cap >= 0) || !(a->weight >= 0));
+    check_uses(f, a);
+    f->activities = mem_grow(f->activities, &f->activities_cap, (size_t)f->n_activities + 1,
+                             sizeof(*f->activities));
+    f->activities[f->n_activities] = (struct activity){.latency_ps = a->latency_ps,
+                                                       .work = a->work,
+                                                       .cap = a->cap,
+                                                       .weight = a->weight > 0 ? a->weight : 1,
+                                                       .uses = a->uses,
+                                                       .n_uses = a->n_uses,
+                                                       .ready_ps = not_before_ps,
+                                                       .end_ps = -1,
+                                                       .last_before = NONE,
+                                                       .first_edge = NONE};
+    return f->n_activities++;
+}
+
+void fluid_after(struct fluid *f, uint32_t after, uint32_t before)
+{
+    BUG_ON(f->ran || after >= f->n_activities || before >= f->n_activities || f->n_edges == NONE);
+    f->edges = mem_grow(f->edges, &f->edges_cap, (size_t)f->n_edges + 1, sizeof(*f->edges));
+    f->edges[f->n_edges] = (struct edge){.after = after, .next = f->activities[before].first_edge};
+    f->activities[before].first_edge = f->n_edges++;
+    f->activities[after].n_waits++;
+}
+
+/* Running. */
+
+static int schedule(struct fluid *f, uint32_t id, struct err *e)
+{
+    struct activity *a = &f->activities[id];
+
+    if (a->latency_ps > INT64_MAX - a->ready_ps)
+        return err_set(e, ERR_OVERFLOW, "activity %u: starts beyond 2^63 ps", id);
+    queue_push(&f->starts, a->ready_ps + a->latency_ps, 0, id);
+    return 0;
+}
+
+static int finish(struct fluid *f, uint32_t id, int64_t now_ps, struct err *e)
+{
+    struct activity *a = &f->activities[id], *s;
+    uint32_t i;
+
+    a->end_ps = now_ps;
+    f->n_ended++;
+    f->makespan_ps = now_ps;
+    for (i = a->first_edge; i != NONE; i = f->edges[i].next) {
+        s = &f->activities[f->edges[i].after];
+        if (s->last_before == NONE || f->activities[s->last_before].end_ps < now_ps ||
+            s->last_before > id)
+            s->last_before = id;
+        if (s->ready_ps < now_ps)
+            s->ready_ps = now_ps;
+        if (--s->n_waits == 0 && schedule(f, f->edges[i].after, e))
+            return -1;
+    }
+    return 0;
+}
+
+static int start(struct fluid *f, uint32_t id, int64_t now_ps, struct err *e)
+{
+    struct activity *a = &f->activities[id];
+    uint32_t slot;
+
+    f->n_events++;
+    if (!(a->work > 0))
+        return finish(f, id, now_ps, e);
+    slot = maxmin_start(f->shares, id, a->uses, a->n_uses, a->weight, a->cap);
+    if (slot == NONE)
+        return finish(f, id, now_ps, e);
+    f->progress = mem_grow(f->progress, &f->progress_cap, (size_t)slot + 1, sizeof(*f->progress));
+    f->progress[slot] = (struct progress){.left = a->work, .rate = 0, .since_ps = now_ps};
+    return 0;
+}
+
+/* The rate of a slot has changed: bring its progress up to date and move its end. */
+static int reschedule(struct fluid *f, uint32_t slot, int64_t now_ps, struct err *e)
+{
+    struct progress *p = &f->progress[slot];
+    uint32_t id = maxmin_id(f->shares, slot);
+    double q;
+
+    p->left -= p->rate * (double)(now_ps - p->since_ps);
+    p->since_ps = now_ps;
+    p->rate = maxmin_rate(f->shares, slot);
+    q = p->left > DONE_REL * f->activities[id].work ? p->left / p->rate : 0;
+    q = ceil(q * (1 - ROUND_REL) - ROUND_PS);
+    if (q < 0)
+        q = 0;
+    if (q >= (double)(INT64_MAX - now_ps))
+        return err_set(e, ERR_OVERFLOW, "activity %u: ends beyond 2^63 ps", id);
+    keyheap_set(&f->ends, slot, now_ps + (int64_t)q);
+    return 0;
+}
+
+/* All that ends at now_ps leaves before any successor starts. */
+static int take_ends(struct fluid *f, int64_t now_ps, struct err *e)
+{
+    uint32_t n = 0, i, id;
+
+    while (f->ends.len && f->ends.items[0].key == now_ps) {
+        f->batch = mem_grow(f->batch, &f->batch_cap, (size_t)n + 1, sizeof(*f->batch));
+        f->batch[n++] = f->ends.items[0].id;
+        keyheap_remove(&f->ends, f->ends.items[0].id);
+    }
+    for (i = 0; i < n; i++) {
+        f->n_events++;
+        id = maxmin_id(f->shares, f->batch[i]);
+        maxmin_end(f->shares, f->batch[i]);
+        if (finish(f, id, now_ps, e))
+            return -1;
+    }
+    return 0;
+}
+
+/* One instant: ends, then starts (which may end at once and let others start), then new shares. */
+static int step(struct fluid *f, int64_t now_ps, struct err *e)
+{
+    struct queue_event ev;
+    const uint32_t *slots;
+    uint32_t n, i;
+
+    if (take_ends(f, now_ps, e))
+        return -1;
+    while (queue_next_ps(&f->starts) == now_ps) {
+        queue_pop(&f->starts, &ev);
+        if (start(f, ev.arg, now_ps, e))
+            return -1;
+    }
+    n = maxmin_solve(f->shares, &slots);
+    for (i = 0; i < n; i++)
+        if (reschedule(f, slots[i], now_ps, e))
+            return -1;
+    return 0;
+}
+
+/* Refusals. */
+
+static double capacity_of(const struct kind *k, uint32_t instance)
+{
+    uint32_t at = own_find(k, instance);
+
+    return at < k->n_own && k->own[at].instance == instance ? k->own[at].capacity : k->capacity;
+}
+
+/* Does the use spend anything of the instance? *i is a cursor in use->only for ascending instances. */
+static bool spends(const struct fluid_use *u, uint32_t instance, uint32_t *i)
+{
+    while (*i < u->n_only && u->only[*i].instance < instance)
+        (*i)++;
+    if (*i < u->n_only && u->only[*i].instance == instance)
+        return u->only[*i].amount > 0;
+    return u->every > 0;
+}
+
+/* The first instance that the use spends and that has capacity 0, or NONE. */
+static uint32_t find_zero(const struct kind *k, const struct fluid_use *u)
+{
+    uint32_t i = 0, j;
+
+    if (k->capacity == 0 && u->every > 0) {
+        for (j = 0; j < k->n; j++)
+            if (spends(u, j, &i) && capacity_of(k, j) == 0)
+                return j;
+        return NONE;
+    }
+    for (j = 0; j < u->n_only; j++)
+        if (u->only[j].amount > 0 && capacity_of(k, u->only[j].instance) == 0)
+            return u->only[j].instance;
+    for (j = 0; u->every > 0 && j < k->n_own; j++)
+        if (k->own[j].capacity == 0 && spends(u, k->own[j].instance, &i))
+            return k->own[j].instance;
+    return NONE;
+}
+
+static int check_capacities(const struct fluid *f, struct err *e)
+{
+    const struct activity *a;
+    const struct fluid_use *u;
+    uint32_t i, j, zero;
+
+    for (i = 0; i < f->n_activities; i++) {
+        a = &f->activities[i];
+        for (j = 0; a->work > 0 && j < a->n_uses; j++) {
+            u = &a->uses[j];
+            if (!f->kinds[u->kind].any_zero)
+                continue;
+            zero = find_zero(&f->kinds[u->kind], u);
+            if (zero != NONE)
+                return err_set(e, ERR_INVALID, "activity %u uses %s[%u], whose capacity is 0", i,
+                               f->kinds[u->kind].name, zero);
+        }
+    }
+    return 0;
+}
+
+/* Some activities never became ready. Each waits for at least one other such, so a walk backward meets itself. */
+static int refuse_circle(const struct fluid *f, struct err *e)
+{
+    uint32_t *before = MEM_NEW(uint32_t, f->n_activities); /* one that it waits for */
+    bool *seen = MEM_NEW(bool, f->n_activities);
+    char text[200];
+    size_t len;
+    uint32_t i, j, at = NONE, n = 1;
+
+    for (i = f->n_activities; i-- > 0;) {
+        if (f->activities[i].end_ps >= 0)
+            continue;
+        for (j = f->activities[i].first_edge; j != NONE; j = f->edges[j].next)
+            before[f->edges[j].after] = i;
+        at = i;
+    }
+    for (; !seen[at]; at = before[at])
+        seen[at] = true;
+    for (i = before[at], j = at; i != at; i = before[i], n++)
+        if (i < j)
+            j = i;
+    len = (size_t)snprintf(text, sizeof(text), "%u", j);
+    for (i = before[j], at = 1; at <= n && at <= 8; i = before[i], at++)
+        len += (size_t)snprintf(text + len, sizeof(text) - len, " for %u", i);
+    if (n > 8)
+        snprintf(text + len, sizeof(text) - len, " ... (%u in all)", n);
+    mem_free(before);
+    mem_free(seen);
+    return err_set(e, ERR_INVALID, "activities wait for each other in a circle: %s", text);
+}
+
+/* In the order of the activities, so that it does not depend on who ended when. */
+static void add_up_use(struct kind *k, const struct fluid_use *u, double work)
+{
+    uint32_t i;
+
+    k->used_every += work * u->every;
+    if (u->n_only && !k->used_only)
+        k->used_only = MEM_NEW(double, k->n);
+    for (i = 0; i < u->n_only; i++)
+        k->used_only[u->only[i].instance] += work * u->only[i].amount - work * u->every;
+}
+
+int fluid_run(struct fluid *f, struct err *e)
+{
+    const struct activity *a;
+    int64_t now_ps;
+    uint32_t i, j;
+
+    BUG_ON(f->ran);
+    f->ran = true;
+    if (check_capacities(f, e))
+        return -1;
+    for (i = 0; i < f->n_activities; i++)
+        if (f->activities[i].n_waits == 0 && schedule(f, i, e))
+            return -1;
+    for (;;) {
+        now_ps = queue_next_ps(&f->starts);
+        if (f->ends.len && f->ends.items[0].key < now_ps)
+            now_ps = f->ends.items[0].key;
+        else if (!f->starts.len)
+            break;
+        if (step(f, now_ps, e))
+            return -1;
+    }
+    if (f->n_ended < f->n_activities)
+        return refuse_circle(f, e);
+    for (i = 0; i < f->n_activities; i++) {
+        a = &f->activities[i];
+        for (j = 0; j < a->n_uses; j++)
+            add_up_use(&f->kinds[a->uses[j].kind], &a->uses[j], a->work);
+    }
+    return 0;
+}
+
+/* Results. */
+
+int64_t fluid_ready_ps(const struct fluid *f, uint32_t activity)
+{
+    BUG_ON(activity >= f->n_activities);
+    return f->activities[activity].ready_ps;
+}
+
+int64_t fluid_end_ps(const struct fluid *f, uint32_t activity)
+{
+    BUG_ON(activity >= f->n_activities);
+    return f->activities[activity].end_ps;
+}
+
+uint32_t fluid_last_before(const struct fluid *f, uint32_t activity)
+{
+    BUG_ON(activity >= f->n_activities);
+    return f->activities[activity].last_before;
+}
+
+int64_t fluid_makespan_ps(const struct fluid *f)
+{
+    return f->makespan_ps;
+}
+
+double fluid_used(const struct fluid *f, uint32_t kind, uint32_t instance)
+{
+    const struct kind *k = &f->kinds[kind];
+
+    BUG_ON(kind >= f->n_kinds || instance >= k->n);
+    return k->used_every + (k->used_only ? k->used_only[instance] : 0);
+}
+
+uint64_t fluid_n_events(const struct fluid *f)
+{
+    return f->n_events;
+}

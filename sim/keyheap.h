@@ -1,0 +1,63 @@
+/* sim/keyheap.h - a min-heap of numbered things whose keys move.
+ *
+ * Ordered by (key, id), so that the top is a function of the contents, not of their history. A 4-ary heap with the
+ * position of every id: setting, moving and removing a key cost O(log len). Keys are int64_t; a double >= 0 orders
+ * like its bits (keyheap_of_double).
+ */
+#ifndef BALLAST_SIM_KEYHEAP_H
+#define BALLAST_SIM_KEYHEAP_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+struct keyheap_item {
+    int64_t key;
+    uint32_t id;
+};
+
+struct keyheap {
+    struct keyheap_item *items; /* owned, heap order */
+    size_t len, cap;
+    uint32_t *pos; /* owned, [pos_cap]: place in items + 1, or 0 */
+    size_t pos_cap;
+};
+
+void keyheap_init(struct keyheap *h);
+void keyheap_release(struct keyheap *h);
+/* Insert id, or change its key. */
+void keyheap_set(struct keyheap *h, uint32_t id, int64_t key);
+/* No effect on an id that is not there. */
+void keyheap_remove(struct keyheap *h, uint32_t id);
+/* Empty it, O(len). */
+void keyheap_clear(struct keyheap *h);
+
+static inline bool keyheap_has(const struct keyheap *h, uint32_t id)
+{
+    return id < h->pos_cap && h->pos[id];
+}
+
+/* Key of an id that is in the heap. */
+static inline int64_t keyheap_key(const struct keyheap *h, uint32_t id)
+{
+    return h->items[h->pos[id] - 1].key;
+}
+
+static inline int64_t keyheap_of_double(double x)
+{
+    int64_t key;
+
+    memcpy(&key, &x, sizeof(key));
+    return key;
+}
+
+static inline double keyheap_to_double(int64_t key)
+{
+    double x;
+
+    memcpy(&x, &key, sizeof(x));
+    return x;
+}
+
+#endif

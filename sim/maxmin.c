@@ -1,0 +1,588 @@
+#include "sim/maxmin.h"
+
+#include "core/err.h"
+#include "core/mem.h"
+#include "sim/keyheap.h"
+
+#include <math.h>
+#include <stdbool.h>
+#include <string.h>
+
+static const double LOOSE = -1;   /* in place of a level */
+static const double SAME = 1e-12; /* relative: levels, and loads, that differ by rounding at most */
+
+struct user {
+    uint32_t slot, id;
+    double load; /* amount * weight: what it takes per unit of level */
+};
+
+/* One instance that is singled out, or the rest of a kind. */
+struct con {
+    double capacity;
+    struct user *users; /* owned, [n_users], ascending id */
+    size_t users_cap;
+    uint32_t n_users;
+    uint32_t kind;
+    uint32_t n_only;   /* running activities that single it out */
+    uint32_t listed;   /* place in kind.singled + 1, or 0; the rest of a kind is never listed */
+    bool own_capacity; /* stays singled out */
+    bool stale;        /* its key in the heap is only a lower bound, max_level is unknown */
+    double max_level;  /* of its settled users */
+    double fill;       /* the level at which it was full last: it holds its users of this level */
+};
+
+struct kind {
+    uint32_t n;
+    uint32_t
+        rest; /* its con; its users are those with `every`, also while no instance is left in it */
+    uint32_t *con_of;  /* owned, [n] con + 1 of an instance, or 0; NULL before the first */
+    uint32_t *singled; /* owned, cons */
+    size_t singled_cap;
+    uint32_t n_singled;
+};
+
+struct runner {
+    uint32_t id;
+    bool at_cap;
+    double old_level, weight, cap;
+    const struct fluid_use *uses; /* borrowed */
+    uint32_t n_uses;
+    uint32_t n_cons;
+    uint32_t *cons; /* owned: the singled-out cons that it uses by `only` */
+    size_t cons_cap;
+};
+
+struct maxmin {
+    struct kind *kinds; /* owned, as all below */
+    size_t kinds_cap;
+    uint32_t n_kinds;
+    struct con *cons;
+    size_t cons_cap;
+    uint32_t n_cons;
+    struct runner *runners; /* [n_slots] */
+    size_t runners_cap;
+    double *level; /* [n_slots], LOOSE while searched for */
+    size_t level_cap;
+    uint32_t n_slots;
+    uint32_t *free_slots;
+    size_t free_cap;
+    uint32_t n_free;
+    struct keyheap filling; /* cons that were touched, by (a lower bound of) their level */
+    struct keyheap capped;  /* loose runners with a cap, by the level of that cap */
+    uint32_t n_loose;
+    uint32_t *round; /* cons that fill at this very level */
+    size_t round_cap;
+    uint32_t *changed; /* slots */
+    size_t changed_cap;
+    uint32_t n_changed;
+};
+
+struct maxmin *maxmin_new(void)
+{
+    struct maxmin *m = MEM_NEW(struct maxmin, 1);
+
+    keyheap_init(&m->filling);
+    keyheap_init(&m->capped);
+    return m;
+}
+
+void maxmin_free(struct maxmin *m)
+{
+    uint32_t i;
+
+    if (!m)
+        return;
+    for (i = 0; i < m->n_kinds; i++) {
+        mem_free(m->kinds[i].con_of);
+        mem_free(m->kinds[i].singled);
+    }
+    for (i = 0; i < m->n_cons; i++)
+        mem_free(m->cons[i].users);
+    for (i = 0; i < m->n_slots; i++)
+        mem_free(m->runners[i].cons);
+    mem_free(m->kinds);
+    mem_free(m->cons);
+    mem_free(m->runners);
+    mem_free(m->level);
+    mem_free(m->free_slots);
+    mem_free(m->round);
+    mem_free(m->changed);
+    keyheap_release(&m->filling);
+    keyheap_release(&m->capped);
+    mem_free(m);
+}
+
+static uint32_t con_new(struct maxmin *m, uint32_t kind, double capacity)
+{
+    m->cons = mem_grow(m->cons, &m->cons_cap, (size_t)m->n_cons + 1, sizeof(*m->cons));
+    m->cons[m->n_cons] = (struct con){.kind = kind, .capacity = capacity};
+    return m->n_cons++;
+}
+
+uint32_t maxmin_kind(struct maxmin *m, uint32_t n, double capacity)
+{
+    struct kind k = {.n = n};
+
+    k.rest = con_new(m, m->n_kinds, capacity);
+    m->kinds = mem_grow(m->kinds, &m->kinds_cap, (size_t)m->n_kinds + 1, sizeof(*m->kinds));
+    m->kinds[m->n_kinds] = k;
+    return m->n_kinds++;
+}
+
+/* Users of a con. */
+
+static uint32_t user_find(const struct con *c, uint32_t id)
+{
+    uint32_t lo = 0, hi = c->n_users, mid;
+
+    while (lo < hi) {
+        mid = lo + (hi - lo) / 2;
+        if (c->users[mid].id < id)
+            lo = mid + 1;
+        else
+            hi = mid;
+    }
+    return lo;
+}
+
+static void user_add(struct con *c, uint32_t slot, uint32_t id, double load)
+{
+    uint32_t at = c->n_users && c->users[c->n_users - 1].id > id ? user_find(c, id) : c->n_users;
+
+    c->users = mem_grow(c->users, &c->users_cap, (size_t)c->n_users + 1, sizeof(*c->users));
+    memmove(c->users + at + 1, c->users + at, (c->n_users - at) * sizeof(*c->users));
+    c->users[at] = (struct user){.slot = slot, .id = id, .load = load};
+    c->n_users++;
+}
+
+static bool user_remove(struct con *c, uint32_t id)
+{
+    uint32_t at = user_find(c, id);
+
+    if (at == c->n_users || c->users[at].id != id)
+        return false;
+    c->n_users--;
+    memmove(c->users + at, c->users + at + 1, (c->n_users - at) * sizeof(*c->users));
+    return true;
+}
+
+static bool has_rest(const struct kind *k)
+{
+    return k->n_singled < k->n;
+}
+
+/* The level of con c is to be looked at again; it is at least `bound`. */
+static void refill(struct maxmin *m, uint32_t c, double bound)
+{
+    int64_t key = keyheap_of_double(bound);
+
+    m->cons[c].stale = true;
+    if (!keyheap_has(&m->filling, c) || key < keyheap_key(&m->filling, c))
+        keyheap_set(&m->filling, c, key);
+}
+
+/* Call visit() for every con that slot may use: exactly those of its `only`, and all of a kind with `every`. */
+static void for_cons(struct maxmin *m, uint32_t slot,
+                     void (*visit)(struct maxmin *, uint32_t con, double), double arg)
+{
+    const struct runner *r = &m->runners[slot];
+    const struct kind *k;
+    uint32_t i, j;
+
+    for (i = 0; i < r->n_cons; i++)
+        visit(m, r->cons[i], arg);
+    for (i = 0; i < r->n_uses; i++) {
+        if (!(r->uses[i].every > 0))
+            continue;
+        k = &m->kinds[r->uses[i].kind];
+        if (has_rest(k))
+            visit(m, k->rest, arg);
+        for (j = 0; j < k->n_singled; j++)
+            visit(m, k->singled[j], arg);
+    }
+}
+
+/* Make a settled activity loose. Any con of it fills no lower than at its present level. */
+static void loosen(struct maxmin *m, uint32_t slot)
+{
+    struct runner *r = &m->runners[slot];
+
+    r->old_level = m->level[slot];
+    m->level[slot] = LOOSE;
+    m->n_loose++;
+    if (r->cap > 0)
+        keyheap_set(&m->capped, slot, keyheap_of_double(r->cap / r->weight));
+    for_cons(m, slot, refill, r->old_level);
+}
+
+/* Con c has more to give: make those loose that it holds, unless they are at or below `level`. */
+static void loosen_held(struct maxmin *m, uint32_t c, double level)
+{
+    struct con *con = &m->cons[c];
+    double held;
+    uint32_t i;
+
+    if (con->fill <= level)
+        return;
+    held = fmax(level, con->fill * (1 - SAME));
+    for (i = 0; i < con->n_users; i++)
+        if (m->level[con->users[i].slot] > held)
+            loosen(m, con->users[i].slot);
+    con->fill = 0;
+}
+
+/* Make those loose that have more than `level` on con c. */
+static void loosen_above(struct maxmin *m, uint32_t c, double level)
+{
+    const struct con *con = &m->cons[c];
+    uint32_t i;
+
+    for (i = 0; i < con->n_users; i++)
+        if (m->level[con->users[i].slot] > level)
+            loosen(m, con->users[i].slot);
+}
+
+/* Singling out instances. */
+
+static uint32_t con_at(struct maxmin *m, uint32_t kind, uint32_t instance)
+{
+    struct kind *k = &m->kinds[kind];
+
+    BUG_ON(instance >= k->n);
+    if (!k->con_of)
+        k->con_of = MEM_NEW(uint32_t, k->n);
+    if (!k->con_of[instance])
+        k->con_of[instance] = con_new(m, kind, m->cons[k->rest].capacity) + 1;
+    return k->con_of[instance] - 1;
+}
+
+static void single_out(struct maxmin *m, uint32_t c)
+{
+    struct con *con = &m->cons[c];
+    struct kind *k = &m->kinds[con->kind];
+    const struct con *rest = &m->cons[k->rest];
+
+    if (con->listed)
+        return;
+    k->singled =
+        mem_grow(k->singled, &k->singled_cap, (size_t)k->n_singled + 1, sizeof(*k->singled));
+    k->singled[k->n_singled++] = c;
+    con->listed = k->n_singled;
+    con->users = mem_grow(con->users, &con->users_cap, rest->n_users, sizeof(*con->users));
+    if (rest->n_users)
+        memcpy(con->users, rest->users, rest->n_users * sizeof(*con->users));
+    con->n_users = rest->n_users;
+    con->fill = rest->fill;
+    if (con->n_users)
+        refill(m, c, 0);
+}
+
+static void put_back(struct maxmin *m, uint32_t c)
+{
+    struct con *con = &m->cons[c];
+    struct kind *k = &m->kinds[con->kind];
+    uint32_t last = k->singled[k->n_singled - 1];
+
+    loosen_held(m, c, 0);
+    k->singled[con->listed - 1] = last;
+    m->cons[last].listed = con->listed;
+    con->listed = 0;
+    con->n_users = 0;
+    if (!has_rest(k)) {
+        m->cons[k->rest].fill = 0;
+        if (m->cons[k->rest].n_users)
+            refill(m, k->rest, 0);
+    }
+    k->n_singled--;
+}
+
+void maxmin_capacity(struct maxmin *m, uint32_t kind, uint32_t instance, double capacity)
+{
+    uint32_t c = con_at(m, kind, instance);
+
+    single_out(m, c);
+    m->cons[c].own_capacity = true;
+    m->cons[c].capacity = capacity;
+    loosen_held(m, c, 0);
+}
+
+/* Coming and going. */
+
+static uint32_t slot_new(struct maxmin *m)
+{
+    if (m->n_free)
+        return m->free_slots[--m->n_free];
+    m->runners = mem_grow(m->runners, &m->runners_cap, (size_t)m->n_slots + 1, sizeof(*m->runners));
+    m->level = mem_grow(m->level, &m->level_cap, (size_t)m->n_slots + 1, sizeof(*m->level));
+    m->runners[m->n_slots] = (struct runner){0};
+    return m->n_slots++;
+}
+
+static void add_only(struct maxmin *m, struct runner *r, uint32_t slot, uint32_t kind,
+                     struct fluid_amount a)
+{
+    uint32_t c = con_at(m, kind, a.instance);
+
+    single_out(m, c);
+    m->cons[c].n_only++;
+    if (!(a.amount > 0))
+        return;
+    user_add(&m->cons[c], slot, r->id, a.amount * r->weight);
+    r->cons = mem_grow(r->cons, &r->cons_cap, (size_t)r->n_cons + 1, sizeof(*r->cons));
+    r->cons[r->n_cons++] = c;
+}
+
+/* A user of the rest of the kind, and of whatever is singled out by others. */
+static void add_every(struct maxmin *m, const struct runner *r, uint32_t slot,
+                      const struct fluid_use *u)
+{
+    const struct kind *k = &m->kinds[u->kind];
+    double load = u->every * r->weight;
+    uint32_t i, c;
+
+    for (i = 0; i < u->n_only; i++) /* marked, so that `every` stays out of it */
+        m->cons[k->con_of[u->only[i].instance] - 1].listed |= 1U << 31;
+    for (i = 0; i < k->n_singled; i++) {
+        c = k->singled[i];
+        if (m->cons[c].listed >> 31)
+            m->cons[c].listed &= ~(1U << 31);
+        else
+            user_add(&m->cons[c], slot, r->id, load);
+    }
+    user_add(&m->cons[k->rest], slot, r->id, load);
+}
+
+uint32_t maxmin_start(struct maxmin *m, uint32_t id, const struct fluid_use *uses, uint32_t n_uses,
+                      double weight, double cap)
+{
+    uint32_t slot = slot_new(m), i, j;
+    struct runner *r = &m->runners[slot];
+    bool held = cap > 0; /* by something */
+
+    r->id = id;
+    r->weight = weight;
+    r->cap = cap;
+    r->uses = uses;
+    r->n_uses = n_uses;
+    r->n_cons = 0;
+    r->at_cap = false;
+    r->old_level = 0;
+    m->level[slot] = LOOSE;
+    m->n_loose++;
+    for (i = 0; i < n_uses; i++)
+        for (j = 0; j < uses[i].n_only; j++)
+            add_only(m, r, slot, uses[i].kind, uses[i].only[j]);
+    for (i = 0; i < n_uses; i++) {
+        if (!(uses[i].every > 0))
+            continue;
+        add_every(m, r, slot, &uses[i]);
+        held |= uses[i].n_only < m->kinds[uses[i].kind].n;
+    }
+    if (!held && !r->n_cons) {
+        maxmin_end(m, slot);
+        return UINT32_MAX;
+    }
+    if (cap > 0)
+        keyheap_set(&m->capped, slot, keyheap_of_double(cap / weight));
+    for_cons(m, slot, refill, 0);
+    return slot;
+}
+
+static void leave(struct maxmin *m, uint32_t c, uint32_t id)
+{
+    if (user_remove(&m->cons[c], id))
+        loosen_held(m, c, 0);
+}
+
+void maxmin_end(struct maxmin *m, uint32_t slot)
+{
+    struct runner *r = &m->runners[slot];
+    const struct fluid_use *u;
+    uint32_t i, j, c;
+
+    if (m->level[slot] == LOOSE) {
+        m->n_loose--;
+        keyheap_remove(&m->capped, slot);
+    }
+    m->level[slot] = 0;
+    for (i = 0; i < r->n_cons; i++)
+        leave(m, r->cons[i], r->id);
+    for (i = 0; i < r->n_uses; i++) {
+        u = &r->uses[i];
+        if (!(u->every > 0))
+            continue;
+        leave(m, m->kinds[u->kind].rest, r->id);
+        for (j = 0; j < m->kinds[u->kind].n_singled; j++)
+            leave(m, m->kinds[u->kind].singled[j], r->id);
+    }
+    for (i = 0; i < r->n_uses; i++) {
+        u = &r->uses[i];
+        for (j = 0; j < u->n_only; j++) {
+            c = m->kinds[u->kind].con_of[u->only[j].instance] - 1;
+            if (--m->cons[c].n_only == 0 && !m->cons[c].own_capacity)
+                put_back(m, c);
+        }
+    }
+    m->free_slots =
+        mem_grow(m->free_slots, &m->free_cap, (size_t)m->n_free + 1, sizeof(*m->free_slots));
+    m->free_slots[m->n_free++] = slot;
+}
+
+/* Filling. */
+
+static void mark_stale(struct maxmin *m, uint32_t c, double unused)
+{
+    (void)unused;
+    m->cons[c].stale = true;
+}
+
+static void settle(struct maxmin *m, uint32_t slot, double level, bool at_cap)
+{
+    struct runner *r = &m->runners[slot];
+
+    BUG_ON(!(level > 0));
+    m->level[slot] = level;
+    m->n_loose--;
+    if (r->cap > 0)
+        keyheap_remove(&m->capped, slot);
+    r->at_cap = at_cap;
+    for_cons(m, slot, mark_stale, 0);
+    if (level == r->old_level)
+        return;
+    m->changed =
+        mem_grow(m->changed, &m->changed_cap, (size_t)m->n_changed + 1, sizeof(*m->changed));
+    m->changed[m->n_changed++] = slot;
+    for_cons(m, slot, loosen_held, level);
+}
+
+/* The level at which con c is full when its loose users, and the settled ones above that level, share what the others
+ * leave. Each pass takes those above the level of the pass before as sharers, the first pass the loose ones alone (or
+ * everyone, when none is loose): sharers drop out from pass to pass, so the level rises and ends at a fixed point.
+ * Returns false when no user is loose and the settled ones fit. */
+static bool fill_level(struct maxmin *m, struct con *con, double *out)
+{
+    double threshold = INFINITY, left, load, lev;
+    bool any_loose = false;
+    uint32_t i;
+
+    con->max_level = 0;
+    for (;;) {
+        left = con->capacity;
+        load = 0;
+        for (i = 0; i < con->n_users; i++) {
+            lev = m->level[con->users[i].slot];
+            any_loose |= lev == LOOSE;
+            if (lev == LOOSE || lev > threshold)
+                load += con->users[i].load;
+            else
+                left -= con->users[i].load * lev;
+            if (lev > con->max_level)
+                con->max_level = lev;
+        }
+        if (threshold == INFINITY && !any_loose) {
+            if (left >= -SAME * con->capacity)
+                return false;
+            threshold = 0;
+            continue;
+        }
+        lev = left > 0 ? left / load : 0;
+        if (threshold < INFINITY && lev <= threshold) /* no further rise */
+            lev = threshold;
+        if (con->max_level <= lev || lev == threshold)
+            break;
+        threshold = lev;
+    }
+    *out = lev;
+    return true;
+}
+
+/* Compute the level of the con at the top of the heap, and move it there. */
+static void freshen(struct maxmin *m, uint32_t c, double floor)
+{
+    struct con *con = &m->cons[c];
+    double level;
+
+    con->stale = false;
+    if ((!con->listed && !has_rest(&m->kinds[con->kind])) || !fill_level(m, con, &level)) {
+        keyheap_remove(&m->filling, c);
+        return;
+    }
+    /* Levels are found in ascending order; less is rounding. */
+    keyheap_set(&m->filling, c, keyheap_of_double(level > floor ? level : floor));
+}
+
+/* Take all cons off the heap that fill at `key`, exactly; 0 when a user became loose on the way and it is to do
+ * again. */
+static uint32_t take_round(struct maxmin *m, int64_t key)
+{
+    double level = keyheap_to_double(key);
+    uint32_t n = 0, i, c;
+
+    while (m->filling.len && m->filling.items[0].key == key) {
+        c = m->filling.items[0].id;
+        if (m->cons[c].stale) {
+            freshen(m, c, level);
+            continue;
+        }
+        if (m->cons[c].max_level > level) {
+            for (i = 0; i < n; i++)
+                refill(m, m->round[i], level);
+            loosen_above(m, c, level);
+            return 0;
+        }
+        m->round = mem_grow(m->round, &m->round_cap, (size_t)n + 1, sizeof(*m->round));
+        m->round[n++] = c;
+        keyheap_remove(&m->filling, c);
+    }
+    return n;
+}
+
+static void settle_users(struct maxmin *m, uint32_t c, double level)
+{
+    struct con *con = &m->cons[c];
+    uint32_t i;
+
+    con->fill = level;
+    for (i = 0; i < con->n_users; i++)
+        if (m->level[con->users[i].slot] == LOOSE)
+            settle(m, con->users[i].slot, level, false);
+}
+
+uint32_t maxmin_solve(struct maxmin *m, const uint32_t **slots)
+{
+    double level = 0;
+    uint32_t i, n;
+
+    m->n_changed = 0;
+    while (m->filling.len || m->capped.len) {
+        if (m->capped.len &&
+            (!m->filling.len || m->capped.items[0].key <= m->filling.items[0].key)) {
+            level = fmax(level, keyheap_to_double(m->capped.items[0].key));
+            settle(m, m->capped.items[0].id, level, true);
+            continue;
+        }
+        if (m->cons[m->filling.items[0].id].stale) {
+            freshen(m, m->filling.items[0].id, level);
+            continue;
+        }
+        level = keyheap_to_double(m->filling.items[0].key);
+        n = take_round(m, m->filling.items[0].key);
+        for (i = 0; i < n; i++)
+            settle_users(m, m->round[i], level);
+    }
+    BUG_ON(m->n_loose);
+    *slots = m->changed;
+    return m->n_changed;
+}
+
+double maxmin_rate(const struct maxmin *m, uint32_t slot)
+{
+    const struct runner *r = &m->runners[slot];
+
+    return r->at_cap ? r->cap : m->level[slot] * r->weight;
+}
+
+uint32_t maxmin_id(const struct maxmin *m, uint32_t slot)
+{
+    return m->runners[slot].id;
+}
