@@ -215,16 +215,15 @@ static void loosen(struct maxmin *m, uint32_t slot)
     for_cons(m, slot, refill, r->old_level);
 }
 
-/* Con c has more to give: make those loose that it holds, unless they are at or below `level`. */
+/* Con c has more to give: make those loose that it holds, unless that is at or below `level`. */
 static void loosen_held(struct maxmin *m, uint32_t c, double level)
 {
     struct con *con = &m->cons[c];
-    double held;
+    double held = con->fill * (1 - SAME);
     uint32_t i;
 
-    if (con->fill <= level)
+    if (held <= level)
         return;
-    held = fmax(level, con->fill * (1 - SAME));
     for (i = 0; i < con->n_users; i++)
         if (m->level[con->users[i].slot] > held)
             loosen(m, con->users[i].slot);

@@ -6,7 +6,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-enum { FAIR_MAX_INSTANCES = 24, FAIR_MAX_ACTIVITIES = 24 };
+enum { FAIR_MAX_INSTANCES = 96, FAIR_MAX_ACTIVITIES = 200 };
 
 struct fair {
     uint32_t n_instances, n_activities;

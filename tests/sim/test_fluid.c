@@ -1,9 +1,8 @@
 #include "sim/fluid.h"
+#include "tests/suite.h"
 
-#include <check.h>
 #include <math.h>
 #include <stdbool.h>
-#include <stdlib.h>
 #include <string.h>
 
 /* Capacities and works are chosen so that a hand calculation is exact; 1 unit per ps unless said. */
@@ -735,44 +734,18 @@ START_TEST(one_folded_activity_and_n_unfolded_ones_end_together)
 }
 END_TEST
 
-int main(void)
-{
-    Suite *s = suite_create("fluid");
-    TCase *c = tcase_create("by hand"), *p = tcase_create("properties");
-    SRunner *r;
-    int failed;
-
-    tcase_add_test(c, two_flows_over_one_link_share_it);
-    tcase_add_test(c, parking_lot);
-    tcase_add_test(c, weights_scale_the_share);
-    tcase_add_test(c, a_cap_leaves_the_rest_to_others);
-    tcase_add_test(c, a_cap_without_a_use_holds);
-    tcase_add_test(c, latency_delays_the_first_unit);
-    tcase_add_test(c, zero_work_is_done_after_its_latency);
-    tcase_add_test(c, work_that_nothing_holds_takes_no_time);
-    tcase_add_test(c, an_empty_run_ends_at_zero);
-    tcase_add_test(c, successors_wait_for_the_last_predecessor);
-    tcase_add_test(c, of_predecessors_that_end_together_the_lowest_is_the_last);
-    tcase_add_test(c, a_circle_is_refused_by_name);
-    tcase_add_test(c, an_activity_that_waits_for_itself_is_refused);
-    tcase_add_test(c, a_used_instance_of_capacity_zero_is_refused);
-    tcase_add_test(c, a_time_beyond_the_clock_is_refused);
-    tcase_add_test(c, a_collective_is_held_by_its_worst_instance);
-    tcase_add_test(c, an_instance_with_its_own_capacity_holds_a_collective);
-    tcase_add_test(c, a_kind_may_be_singled_out_entirely);
-    tcase_add_test(c, an_undisturbed_activity_ends_to_the_picosecond);
-    suite_add_tcase(s, c);
-    tcase_set_timeout(p, 120);
-    tcase_add_test(p, a_ring_takes_n_minus_1_steps_to_the_picosecond);
-    tcase_add_test(p, every_and_only_for_each_instance_are_the_same);
-    tcase_add_test(p, relabelling_instances_changes_nothing);
-    tcase_add_test(p, two_runs_are_the_same);
-    tcase_add_test(p, what_went_through_is_amounts_times_work);
-    tcase_add_test(p, one_folded_activity_and_n_unfolded_ones_end_together);
-    suite_add_tcase(s, p);
-    r = srunner_create(s);
-    srunner_run_all(r, CK_NORMAL);
-    failed = srunner_ntests_failed(r);
-    srunner_free(r);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
-}
+SUITE_MAIN("sim/fluid", two_flows_over_one_link_share_it, parking_lot, weights_scale_the_share,
+           a_cap_leaves_the_rest_to_others, a_cap_without_a_use_holds,
+           latency_delays_the_first_unit, zero_work_is_done_after_its_latency,
+           work_that_nothing_holds_takes_no_time, an_empty_run_ends_at_zero,
+           successors_wait_for_the_last_predecessor,
+           of_predecessors_that_end_together_the_lowest_is_the_last, a_circle_is_refused_by_name,
+           an_activity_that_waits_for_itself_is_refused,
+           a_used_instance_of_capacity_zero_is_refused, a_time_beyond_the_clock_is_refused,
+           a_collective_is_held_by_its_worst_instance,
+           an_instance_with_its_own_capacity_holds_a_collective, a_kind_may_be_singled_out_entirely,
+           an_undisturbed_activity_ends_to_the_picosecond,
+           a_ring_takes_n_minus_1_steps_to_the_picosecond,
+           every_and_only_for_each_instance_are_the_same, relabelling_instances_changes_nothing,
+           two_runs_are_the_same, what_went_through_is_amounts_times_work,
+           one_folded_activity_and_n_unfolded_ones_end_together)

@@ -1,8 +1,7 @@
 #include "sim/maxmin.h"
 #include "tests/sim/fair.h"
+#include "tests/suite.h"
 
-#include <check.h>
-#include <stdlib.h>
 #include <string.h>
 
 /* Random activities come and go; after each change the rates are checked against the definition and against naive
@@ -91,7 +90,7 @@ static void compare(struct maxmin *const *m, uint32_t seed, int step)
 {
     double rate[SLOTS];
     long double want[SLOTS];
-    struct fair s;
+    static struct fair s;
     const char *wrong;
     uint32_t a;
 
@@ -172,6 +171,64 @@ START_TEST(rates_agree_with_naive_filling_through_random_lives)
 }
 END_TEST
 
+/* Flows through two stages of equal links come and go, many at a time equally fast but for rounding: long chains of
+ * consequences. Flow f: up[f / 8], down of a random one, two spine links. */
+START_TEST(many_flows_stay_fair_through_a_long_life)
+{
+    enum { HOSTS = 32, FLOWS = 180 };
+    static struct fluid_amount only[FLOWS][4];
+    static struct fluid_use use[FLOWS];
+    static struct fair s;
+    static double rate[FLOWS];
+    uint32_t slot[FLOWS], f, i, n, host, dst, id = 0;
+    bool runs[FLOWS] = {false};
+    const uint32_t *slots;
+    const char *wrong;
+    struct maxmin *m = maxmin_new();
+
+    rng_state = 1;
+    maxmin_kind(m, 3 * HOSTS, 1);
+    for (i = 2 * HOSTS; i < 3 * HOSTS; i++)
+        maxmin_capacity(m, 0, i, 2);
+    for (int step = 0; step < 20000; step++) {
+        f = rng(FLOWS);
+        if (runs[f]) {
+            maxmin_end(m, slot[f]);
+        } else {
+            host = rng(HOSTS);
+            dst = rng(HOSTS);
+            n = 0;
+            only[f][n++] = (struct fluid_amount){host, 1};
+            only[f][n++] = (struct fluid_amount){HOSTS + dst, 1};
+            only[f][n++] = (struct fluid_amount){2 * HOSTS + host / 2, 1};
+            only[f][n++] = (struct fluid_amount){2 * HOSTS + 16 + dst / 2, 1};
+            use[f] = (struct fluid_use){.n_only = n, .only = only[f]};
+            slot[f] = maxmin_start(m, id++, &use[f], 1, 1, 0);
+        }
+        runs[f] = !runs[f];
+        maxmin_solve(m, &slots);
+        if (step % 4)
+            continue;
+        s.n_instances = 3 * HOSTS;
+        s.n_activities = 0;
+        for (i = 0; i < 3 * HOSTS; i++)
+            s.capacity[i] = i < 2 * HOSTS ? 1 : 2;
+        for (f = 0; f < FLOWS; f++) {
+            if (!runs[f])
+                continue;
+            memset(s.amount[s.n_activities], 0, sizeof(s.amount[0]));
+            for (i = 0; i < 4; i++)
+                s.amount[s.n_activities][only[f][i].instance] = 1;
+            s.weight[s.n_activities] = 1;
+            rate[s.n_activities++] = maxmin_rate(m, slot[f]);
+        }
+        wrong = fair_check(&s, rate, 1e-9);
+        ck_assert_msg(!wrong, "step %d: %s", step, wrong);
+    }
+    maxmin_free(m);
+}
+END_TEST
+
 static bool finds(const struct fair *s, const double *rate, const char *want)
 {
     const char *wrong = fair_check(s, rate, 1e-9);
@@ -182,12 +239,12 @@ static bool finds(const struct fair *s, const double *rate, const char *want)
 /* A link of 1 with three users, one of them capped at 0.2: 0.2, 0.4, 0.4. Each fault is small and must be seen. */
 START_TEST(a_planted_fault_of_1e_6_is_seen)
 {
-    struct fair s = {.n_instances = 1,
-                     .n_activities = 3,
-                     .capacity = {1},
-                     .amount = {{1}, {1}, {1}},
-                     .weight = {1, 1, 1},
-                     .cap = {0.2, 0, 0}};
+    static struct fair s = {.n_instances = 1,
+                            .n_activities = 3,
+                            .capacity = {1},
+                            .amount = {{1}, {1}, {1}},
+                            .weight = {1, 1, 1},
+                            .cap = {0.2, 0, 0}};
     double rate[3] = {0.2, 0.4, 0.4};
     long double fill[3];
 
@@ -229,21 +286,6 @@ START_TEST(only_what_a_change_reaches_is_reported)
 }
 END_TEST
 
-int main(void)
-{
-    Suite *s = suite_create("maxmin");
-    TCase *c = tcase_create("maxmin");
-    SRunner *r;
-    int failed;
-
-    tcase_set_timeout(c, 120);
-    tcase_add_test(c, rates_agree_with_naive_filling_through_random_lives);
-    tcase_add_test(c, a_planted_fault_of_1e_6_is_seen);
-    tcase_add_test(c, only_what_a_change_reaches_is_reported);
-    suite_add_tcase(s, c);
-    r = srunner_create(s);
-    srunner_run_all(r, CK_NORMAL);
-    failed = srunner_ntests_failed(r);
-    srunner_free(r);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
-}
+SUITE_MAIN("sim/maxmin", rates_agree_with_naive_filling_through_random_lives,
+           many_flows_stay_fair_through_a_long_life, a_planted_fault_of_1e_6_is_seen,
+           only_what_a_change_reaches_is_reported)

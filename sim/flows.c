@@ -1,0 +1,88 @@
+#include "sim/flows.h"
+
+#include "sim/fluid.h"
+
+#include <math.h>
+#include <string.h>
+
+static int check(const struct flows_scenario *s, struct err *e)
+{
+    uint32_t i, j;
+
+    if (s->n_flows && !s->n_links)
+        return err_set(e, ERR_INVALID, "scenario '%s' has flows and no links", s->id);
+    for (i = 0; i < s->n_links; i++)
+        if (!(s->links[i].bw_Bps > 0) || isinf(s->links[i].bw_Bps))
+            return err_set(e, ERR_INVALID, "link '%s': bandwidth is %g, expected > 0 bytes/s",
+                           s->links[i].name, s->links[i].bw_Bps);
+    for (i = 0; i < s->n_flows; i++) {
+        if (!s->flows[i].n_path)
+            return err_set(e, ERR_INVALID, "flow %u: the path is empty", i);
+        if (!s->flows[i].n_bytes)
+            return err_set(e, ERR_INVALID, "flow %u: bytes is 0, expected > 0", i);
+        if (s->flows[i].start_ps < 0)
+            return err_set(e, ERR_INVALID, "flow %u: starts at %lld ps, expected >= 0", i,
+                           (long long)s->flows[i].start_ps);
+        for (j = 0; j < s->flows[i].n_path; j++)
+            if (s->flows[i].path[j] >= s->n_links)
+                return err_set(e, ERR_INVALID, "flow %u: link %u, expected one of %u", i,
+                               s->flows[i].path[j], s->n_links);
+    }
+    return 0;
+}
+
+/* A path as amounts, ascending, equal links added up. Returns how many. */
+static uint32_t path_amounts(const struct flows_flow *flow, struct fluid_amount *out)
+{
+    uint32_t i, at, n = 0, link;
+
+    for (i = 0; i < flow->n_path; i++) {
+        link = flow->path[i];
+        for (at = n; at > 0 && out[at - 1].instance > link; at--)
+            ;
+        if (at > 0 && out[at - 1].instance == link) {
+            out[at - 1].amount += 1;
+            continue;
+        }
+        memmove(out + at + 1, out + at, (n - at) * sizeof(*out));
+        out[at] = (struct fluid_amount){.instance = link, .amount = 1};
+        n++;
+    }
+    return n;
+}
+
+int flows_run(const struct flows_scenario *s, int64_t *end_ps, struct err *e)
+{
+    struct fluid *f;
+    struct arena a;
+    struct fluid_use *use;
+    struct fluid_amount *only;
+    struct fluid_activity act = {.n_uses = 1};
+    uint32_t i, kind;
+    int rc;
+
+    if (check(s, e))
+        return err_prefix(e, "scenario '%s'", s->id);
+    if (!s->n_flows)
+        return 0;
+    f = fluid_new();
+    arena_init(&a);
+    kind = fluid_kind(f, "link", s->n_links, 1);
+    for (i = 0; i < s->n_links; i++)
+        fluid_capacity(f, kind, i, s->links[i].bw_Bps / 1e12);
+    for (i = 0; i < s->n_flows; i++) {
+        use = ARENA_NEW(&a, struct fluid_use, 1);
+        only = ARENA_NEW(&a, struct fluid_amount, s->flows[i].n_path);
+        *use = (struct fluid_use){
+            .kind = kind, .only = only, .n_only = path_amounts(&s->flows[i], only)};
+        act.uses = use;
+        act.work = (double)s->flows[i].n_bytes;
+        fluid_add(f, &act, s->flows[i].start_ps);
+    }
+    rc = fluid_run(f, e);
+    for (i = 0; i < s->n_flows && !rc; i++)
+        end_ps[i] = fluid_end_ps(f, i);
+    arena_release(&a);
+    fluid_free(f);
+    return rc ? err_prefix(e, "scenario '%s'", s->id) : 0;
+}
