@@ -9,13 +9,11 @@
 #include "model/program.h"
 
 struct layout {
-    const char *name;       /* base name: "zero3" */
-    const char *line;       /* what it is, in a line */
-    enum strategy strategy; /* with a matrix optimizer and no plus sign */
-    uint32_t allowed;       /* bit mask of 1u << enum strategy */
-    enum place_rule
-        matrix_rule; /* where matrices live when the strategy is not owner; owner: PLACE_OWNER */
-    enum place_rule tail_rule;
+    const char *name;                             /* base name: "zero3" */
+    const char *line;                             /* what it is, in a line */
+    enum strategy strategy;                       /* with a matrix optimizer and no plus sign */
+    uint32_t allowed;                             /* bit mask of 1u << enum strategy */
+    enum place_rule rule;                         /* how tensors are cut that no rank owns */
     bool shard_params, shard_grads, shard_states; /* factor = world, else 1 x 1 */
     /* Lower a complete plan (places, owners) into a program in arena a. */
     int (*lower)(const struct plan *plan, struct arena *a, struct program *p, struct err *e);
@@ -45,6 +43,13 @@ int layout_place(struct plan *plan, struct arena *a, struct err *e);
 /* FLOPs of one matrix's optimizer step and its state bytes (facts.md section 2). m <= n. */
 uint64_t layout_optimizer_flops(enum optimizer o, uint32_t ns_steps, uint64_t m, uint64_t n);
 uint64_t layout_state_bytes(const struct job *j, const struct tensor *t);
+
+const char *strategy_name(enum strategy s);
+/* True when the plan's optimizer updates t as a matrix. */
+bool layout_updates_as_matrix(const struct plan *plan, const struct tensor *t);
+/* Owner strategies: is the unit's tail (vectors, router) one more segment on an owner? Units without matrices
+ * (embedding, head) are cut by rows instead. */
+bool layout_tail_is_owned(const struct plan *plan, uint32_t unit);
 
 /* Bytes of parameter, gradient, state and master copy that the rank which owns tensor t holds of it. */
 uint64_t layout_resident_bytes(const struct plan *plan, const struct tensor *t);

@@ -42,8 +42,7 @@
     X(KERNEL_COMBINE_BACKWARD, "combine_backward", 'E')                                            \
     X(KERNEL_CROSS_ENTROPY, "cross_entropy", 'E')                                                  \
     X(KERNEL_CROSS_ENTROPY_BACKWARD, "cross_entropy_backward", 'E')                                \
-    X(KERNEL_ACCUMULATE, "accumulate", 'E') /* gradient += of a micro-batch */                     \
-    X(KERNEL_MOMENTUM, "momentum", 'E')     /* Nesterov momentum of one matrix */                  \
+    X(KERNEL_MOMENTUM, "momentum", 'E') /* Nesterov momentum of one matrix */                      \
     X(KERNEL_NEWTON_SCHULZ, "newton_schulz", 'N')                                                  \
     X(KERNEL_NEWTON_SCHULZ_SHARDED, "newton_schulz_sharded", 'N') /* 1/W of each product */        \
     X(KERNEL_MATRIX_UPDATE, "matrix_update", 'E')                                                  \

@@ -189,8 +189,8 @@ struct collective {
     const uint64_t
         *unit_bytes; /* even ones: whole buffer (n parts), padded, by unit [n_units]; NULL: bytes */
     const uint64_t *item_bytes; /* in a LOOP_ITEM: by item of its work table */
-    uint64_t bytes; /* of an op in no such loop */
-    uint32_t table;  /* segment ones: index into segment_tables; row 0 outside unit loops */
+    uint64_t bytes;             /* of an op in no such loop */
+    uint32_t table;       /* segment ones: index into segment_tables; row 0 outside unit loops */
     uint64_t piece_bytes; /* bucket: cut into ceil(bytes/piece) calls; 0: one call */
     uint32_t repeat;      /* that often in a row (per-matrix gathers); 0: 1 */
     enum dtype wire;

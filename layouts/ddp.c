@@ -1,0 +1,72 @@
+/* layouts/ddp.c - plain data parallelism: everything on every rank.
+ *
+ * Gradients are all-reduced in buckets while backward runs (in the last micro-batch); every rank updates every matrix.
+ * Bytes sent by all ranks, W ranks, a bucket of E elements of s bytes: 2 (W-1) W ceil(E/W) s.
+ */
+#include "layouts/families.h"
+#include "layouts/step.h"
+
+#include "core/num.h"
+
+static uint64_t *bucket_bytes(const struct plan *plan, struct arena *a)
+{
+    struct bucket *b = part_buckets(plan, plan->job.bucket_bytes, a);
+    uint64_t *v = ARENA_NEW(a, uint64_t, plan->model.n_units);
+
+    for (uint32_t u = 0; u < plan->model.n_units; u++)
+        v[u] = dtype_bytes(plan->job.grad_dtype, b[u].elements);
+    return v;
+}
+
+static int ddp_lower(const struct plan *plan, struct arena *a, struct program *p, struct err *e)
+{
+    struct lower l;
+
+    if (lower_begin(&l, plan, a, p, e))
+        return -1;
+    l.move.full_grads = true;
+    l.move.reduce_when = WHEN_LAST;
+    l.move.reduce_kind = COLL_ALL_REDUCE;
+    l.move.piece_bytes = plan->job.bucket_bytes;
+    if (plan->world > 1)
+        l.move.reduce_bytes = bucket_bytes(plan, a);
+    lower_resident(&l);
+    lower_forward_backward(&l);
+    lower_optimizer_begin(&l);
+    lower_matrix_step(&l, &(struct matrix_step){.work = WORK_ALL, .cut_table = PROGRAM_NONE});
+    lower_tail_step(&l);
+    lower_optimizer_end(&l);
+    return lower_end(&l, e);
+}
+
+static int ddp_formula(const struct plan *plan, uint64_t bytes[PHASE_N], struct err *e)
+{
+    uint64_t s = dtype_bytes(plan->job.grad_dtype, 1), w = plan->world, sum = 0, open = 0;
+    uint64_t piece = plan->job.bucket_bytes / s;
+
+    (void)e;
+    for (int i = 0; i < PHASE_N; i++)
+        bytes[i] = 0;
+    for (uint32_t u = plan->model.n_units; u-- > 0;) {
+        open += plan->model.units[u].numel;
+        if (u && plan->job.bucket_bytes && open * s < plan->job.bucket_bytes)
+            continue;
+        if (piece && piece < open)
+            sum += open / piece * num_ceil_div(piece, w) + num_ceil_div(open % piece, w);
+        else
+            sum += num_ceil_div(open, w);
+        open = 0;
+    }
+    bytes[PHASE_BACKWARD] = 2 * (w - 1) * w * sum * s;
+    return 0;
+}
+
+const struct layout layout_ddp = {
+    .name = "ddp",
+    .line = "everything on every rank; gradients all-reduced; every rank updates every matrix",
+    .strategy = STRATEGY_REPLICATED,
+    .allowed = 1u << STRATEGY_REPLICATED,
+    .rule = PLACE_REPLICATED,
+    .lower = ddp_lower,
+    .formula = ddp_formula,
+};

@@ -1,0 +1,11 @@
+/* layouts/families.h - the rows of the layout table; one file a family. */
+#ifndef BALLAST_LAYOUTS_FAMILIES_H
+#define BALLAST_LAYOUTS_FAMILIES_H
+
+#include "layouts/layout.h"
+
+extern const struct layout layout_ddp;   /* ddp.c */
+extern const struct layout layout_zero1; /* zero1.c: zero1+gather, zero1+owner */
+extern const struct layout layout_zero3; /* zero3.c: zero3+stock, +gather, +gather-once, +owner */
+
+#endif

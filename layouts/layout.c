@@ -1,0 +1,256 @@
+#include "layouts/layout.h"
+
+#include "core/num.h"
+#include "core/suggest.h"
+#include "layouts/families.h"
+
+#include <string.h>
+#include <strings.h>
+
+const struct layout *const layouts_all[] = {&layout_ddp, &layout_zero1, &layout_zero3, NULL};
+
+const struct layout_alias layout_aliases[] = {
+    {"zero1-owner", "zero1+owner"}, {"owner", "zero3+owner"}, {NULL, NULL}};
+
+static const char *const strategy_names[STRATEGY_N] = {
+#define X(s, name) name,
+    STRATEGIES(X)
+#undef X
+};
+
+const char *strategy_name(enum strategy s)
+{
+    return strategy_names[s];
+}
+
+const char *place_rule_name(enum place_rule r)
+{
+    static const char *const names[] = {"replicated", "chunk", "flat", "owner"};
+
+    return names[r];
+}
+
+const struct layout *layout_find(const char *base)
+{
+    for (size_t i = 0; layouts_all[i]; i++)
+        if (!strcasecmp(layouts_all[i]->name, base))
+            return layouts_all[i];
+    return NULL;
+}
+
+/* Every name that can be typed, for suggestions. NULL-terminated, in arena. */
+static const char **typed_names(struct arena *a)
+{
+    const char **names = ARENA_NEW(a, const char *, 64);
+    size_t n = 0;
+
+    for (size_t i = 0; layout_aliases[i].alias; i++)
+        names[n++] = layout_aliases[i].alias;
+    for (size_t i = 0; layouts_all[i]; i++) {
+        names[n++] = layouts_all[i]->name;
+        for (int s = 1; s < STRATEGY_N; s++)
+            if (layouts_all[i]->allowed & 1u << s)
+                names[n++] = arena_printf(a, "%s+%s", layouts_all[i]->name, strategy_names[s]);
+    }
+    BUG_ON(n >= 64);
+    return names;
+}
+
+int layout_resolve(const char *name, enum optimizer o, struct arena *a, const struct layout **l,
+                   enum strategy *s, const char **full, struct err *e)
+{
+    const char *what = name, *plus;
+    char *base;
+    int k;
+
+    for (size_t i = 0; layout_aliases[i].alias; i++)
+        if (!strcasecmp(name, layout_aliases[i].alias))
+            what = layout_aliases[i].full;
+    plus = strchr(what, '+');
+    base = arena_strndup(a, what, plus ? (size_t)(plus - what) : strlen(what));
+    *l = layout_find(base);
+    if (!*l) {
+        const char **names = typed_names(a);
+
+        return err_set(e, ERR_UNKNOWN, "unknown layout '%s'%s; `--layout list` shows all", name,
+                       suggest(name, names, suggest_count(names)).s);
+    }
+    *s = (*l)->strategy;
+    if (plus) {
+        for (k = 1; k < STRATEGY_N; k++)
+            if (!strcasecmp(plus + 1, strategy_names[k]))
+                break;
+        if (k == STRATEGY_N)
+            return err_set(
+                e, ERR_UNKNOWN,
+                "layout '%s': unknown strategy '%s', expected stock, gather, gather-once, "
+                "alltoall or owner",
+                name, plus + 1);
+        if (!((*l)->allowed & 1u << k))
+            return err_set(e, ERR_INVALID,
+                           "layout '%s': %s does not go with +%s; `--layout list` shows "
+                           "what does",
+                           name, (*l)->name, plus + 1);
+        *s = (enum strategy)k;
+    }
+    if (o == OPTIMIZER_ADAMW && *s != STRATEGY_OWNER)
+        *s = STRATEGY_REPLICATED; /* no matrices: nothing to rebuild */
+    *full = *s == STRATEGY_REPLICATED ? (*l)->name
+                                      : arena_printf(a, "%s+%s", (*l)->name, strategy_names[*s]);
+    return 0;
+}
+
+/* ---- optimizers (facts.md section 2; docs/METRICS.md) ---- */
+
+enum {
+    SHAMPOO_MAX_DIM = 8192, /* max_preconditioner_dim: larger sides are cut into blocks */
+    SOAP_MAX_DIM = 10000,   /* larger sides keep no preconditioner */
+    REFRESH_STEPS = 10,     /* roots and bases are renewed every 10 steps; costs are averaged */
+    EIGEN_FLOPS = 9,        /* symmetric eigendecomposition with vectors, per n^3 */
+};
+
+/* Sum over blocks of a side of length n of block^3 (cubic work) or block^2. */
+static double block_sum(uint64_t n, uint64_t max, int power)
+{
+    double full = (double)(n / max), rest = (double)(n % max), b = (double)max;
+
+    return power == 2 ? full * b * b + rest * rest : full * b * b * b + rest * rest * rest;
+}
+
+uint64_t layout_optimizer_flops(enum optimizer o, uint32_t ns_steps, uint64_t m, uint64_t n)
+{
+    double dm = (double)m, dn = (double)n, bm, bn;
+
+    switch (o) {
+    case OPTIMIZER_MUON:
+        return (uint64_t)(ns_steps * (4 * dm * dm * dn + 2 * dm * dm * dm));
+    case OPTIMIZER_SHAMPOO:
+        bm = m < SHAMPOO_MAX_DIM ? dm : SHAMPOO_MAX_DIM;
+        bn = n < SHAMPOO_MAX_DIM ? dn : SHAMPOO_MAX_DIM;
+        return (uint64_t)(4 * bm * dm * dn + 4 * dm * dn * bn +
+                          EIGEN_FLOPS *
+                              (block_sum(m, SHAMPOO_MAX_DIM, 3) *
+                                   (double)num_ceil_div(n, SHAMPOO_MAX_DIM) +
+                               block_sum(n, SHAMPOO_MAX_DIM, 3) *
+                                   (double)num_ceil_div(m, SHAMPOO_MAX_DIM)) /
+                              REFRESH_STEPS);
+    case OPTIMIZER_SOAP:
+        bm = m <= SOAP_MAX_DIM ? dm : 0;
+        bn = n <= SOAP_MAX_DIM ? dn : 0;
+        return (uint64_t)(6 * bm * dm * dn + 6 * dm * dn * bn +
+                          (4 + 2 + 8.0 / 3) * (bm * bm * bm + bn * bn * bn) / REFRESH_STEPS);
+    case OPTIMIZER_ADAMW:
+    case OPTIMIZER_N:
+        break;
+    }
+    return 0;
+}
+
+uint64_t layout_state_bytes(const struct job *j, const struct tensor *t)
+{
+    uint64_t m = t->rows < t->cols ? t->rows : t->cols, n = t->rows < t->cols ? t->cols : t->rows;
+    double elements;
+
+    if (j->optimizer == OPTIMIZER_ADAMW || !tensor_is_matrix(t))
+        return dtype_bytes(j->state_dtype, 2 * t->numel);
+    switch (j->optimizer) {
+    case OPTIMIZER_MUON:
+        return dtype_bytes(j->state_dtype, t->numel);
+    case OPTIMIZER_SHAMPOO:
+        elements = 2 * block_sum(m, SHAMPOO_MAX_DIM, 2) * (double)num_ceil_div(n, SHAMPOO_MAX_DIM) +
+                   2 * block_sum(n, SHAMPOO_MAX_DIM, 2) * (double)num_ceil_div(m, SHAMPOO_MAX_DIM);
+        return dtype_bytes(j->state_dtype, (uint64_t)elements + 2 * t->numel);
+    case OPTIMIZER_SOAP:
+        elements = 0;
+        if (m <= SOAP_MAX_DIM)
+            elements += 2.0 * (double)m * (double)m + (double)m;
+        if (n <= SOAP_MAX_DIM)
+            elements += 2.0 * (double)n * (double)n + (double)n;
+        return dtype_bytes(j->state_dtype, (uint64_t)elements + 2 * t->numel);
+    case OPTIMIZER_ADAMW:
+    case OPTIMIZER_N:
+        break;
+    }
+    return 0;
+}
+
+bool layout_updates_as_matrix(const struct plan *plan, const struct tensor *t)
+{
+    return plan->job.optimizer != OPTIMIZER_ADAMW && tensor_is_matrix(t);
+}
+
+/* ---- placement ---- */
+
+/* A unit's vectors travel with its matrices as one more segment; tables of embeddings and heads are cut by rows. */
+bool layout_tail_is_owned(const struct plan *plan, uint32_t unit)
+{
+    const struct unit *u = &plan->model.units[unit];
+
+    if (plan->strategy != STRATEGY_OWNER)
+        return false;
+    for (uint32_t i = 0; i < u->n; i++)
+        if (layout_updates_as_matrix(plan, &plan->model.tensors[u->first + i]))
+            return true;
+    return false;
+}
+
+int layout_place(struct plan *plan, struct arena *a, struct err *e)
+{
+    const struct layout *l;
+    const struct model *m = &plan->model;
+    struct factor all, one = {1, 1};
+    uint64_t offset = 0;
+    uint32_t unit = MODEL_NONE;
+
+    if (layout_resolve(plan->job.layout, plan->job.optimizer, a, &l, &plan->strategy,
+                       &plan->layout_full, e))
+        return -1;
+    plan->layout = l->name;
+    plan->world = plan->job.gpus;
+    all.in_node =
+        plan->world < plan->cluster.gpus_per_node ? plan->world : plan->cluster.gpus_per_node;
+    all.nodes = (uint32_t)num_ceil_div(plan->world, plan->cluster.gpus_per_node);
+    plan->params = l->shard_params ? all : one;
+    plan->grads = l->shard_grads ? all : one;
+    plan->states = l->shard_states ? all : one;
+    plan->place = ARENA_NEW(a, struct placement, m->n_tensors);
+    for (uint32_t i = 0; i < m->n_tensors; i++) {
+        const struct tensor *t = &m->tensors[i];
+        struct placement *p = &plan->place[i];
+
+        if (t->unit != unit)
+            offset = 0;
+        unit = t->unit;
+        p->offset = offset;
+        offset += dtype_bytes(plan->job.param_dtype, t->numel);
+        if (plan->strategy == STRATEGY_OWNER &&
+            (layout_updates_as_matrix(plan, t) || layout_tail_is_owned(plan, t->unit)))
+            p->rule = PLACE_OWNER; /* the planner says which rank */
+        else
+            p->rule = plan->strategy == STRATEGY_OWNER ? PLACE_CHUNK : l->rule;
+    }
+    return 0;
+}
+
+uint64_t layout_resident_bytes(const struct plan *plan, const struct tensor *t)
+{
+    const struct job *j = &plan->job;
+    uint64_t b = layout_state_bytes(j, t);
+
+    if (j->master_weights)
+        b += dtype_bytes(DTYPE_FP32, t->numel);
+    if (plan->params.in_node * plan->params.nodes > 1)
+        b += dtype_bytes(j->param_dtype, t->numel);
+    if (plan->grads.in_node * plan->grads.nodes > 1)
+        b += dtype_bytes(j->grad_dtype, t->numel);
+    return b;
+}
+
+int layout_lower(const struct plan *plan, struct arena *a, struct program *p, struct err *e)
+{
+    const struct layout *l = layout_find(plan->layout);
+
+    if (!l)
+        return err_set(e, ERR_UNKNOWN, "unknown layout '%s'", plan->layout);
+    return l->lower(plan, a, p, e);
+}

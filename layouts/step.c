@@ -1,0 +1,752 @@
+#include "layouts/step.h"
+
+#include "core/num.h"
+
+#include <string.h>
+
+/* Most ops have few waits, lives and operands: collect them here, then add the op. */
+enum { MAX_LIST = 24 };
+struct emit {
+    struct op op;
+    struct wait waits[MAX_LIST];
+    struct life lives[MAX_LIST];
+    struct operand operands[MAX_LIST];
+};
+
+static void emit_init(struct emit *x, const char *name, enum op_kind kind, enum phase phase,
+                      enum stream s)
+{
+    memset(x, 0, sizeof(*x));
+    x->op.name = name;
+    x->op.kind = kind;
+    x->op.phase = phase;
+    x->op.stream = s;
+    x->op.guard.unit_class = PROGRAM_NONE;
+    x->op.waits = x->waits;
+    x->op.lives = x->lives;
+    x->op.operands = x->operands;
+}
+
+static void emit_wait(struct emit *x, uint32_t op, int32_t d_unit, int32_t d_micro)
+{
+    if (op == PROGRAM_NONE)
+        return;
+    BUG_ON(x->op.n_waits == MAX_LIST);
+    x->waits[x->op.n_waits++] = (struct wait){.op = op, .d_unit = d_unit, .d_micro = d_micro};
+}
+
+static void emit_life(struct emit *x, uint32_t buffer, int32_t d_unit, bool release)
+{
+    if (buffer == PROGRAM_NONE)
+        return;
+    BUG_ON(x->op.n_lives == MAX_LIST);
+    x->lives[x->op.n_lives++] =
+        (struct life){.buffer = buffer, .d_unit = d_unit, .release = release};
+}
+
+static void emit_operand(struct emit *x, uint32_t buffer, uint32_t tensor, enum access access)
+{
+    if (buffer == PROGRAM_NONE)
+        return;
+    BUG_ON(x->op.n_operands == MAX_LIST);
+    x->operands[x->op.n_operands++] = (struct operand){buffer, tensor, (uint8_t)access};
+}
+
+static uint32_t emit_add(struct lower *l, struct emit *x)
+{
+    return program_add_op(&l->b, &x->op);
+}
+
+static bool *unit_mask(struct lower *l, uint32_t only)
+{
+    bool *mask = ARENA_NEW(l->a, bool, l->m->n_units);
+
+    mask[only] = true;
+    return mask;
+}
+
+static uint32_t last_unit(const struct lower *l)
+{
+    return l->m->n_units - 1;
+}
+
+/* ---- begin ---- */
+
+int lower_begin(struct lower *l, const struct plan *plan, struct arena *a, struct program *p,
+                struct err *e)
+{
+    memset(l, 0, sizeof(*l));
+    memset(p, 0, sizeof(*p));
+    l->plan = plan;
+    l->m = &plan->model;
+    l->j = &plan->job;
+    l->n = plan->world;
+    l->a = a;
+    l->p = p;
+    p->model = &plan->model;
+    p->world = plan->world;
+    p->gpus_per_node = plan->cluster.gpus_per_node;
+    p->n_micro = (uint32_t)plan->job.grad_accum;
+    l->graphs = ARENA_NEW(a, struct unit_graph, l->m->n_classes);
+    for (uint32_t c = 0; c < l->m->n_classes; c++)
+        if (graph_build(l->m, c, l->j->micro_batch, l->j->seq_len, l->j->param_dtype, &l->graphs[c],
+                        e))
+            return -1;
+    program_builder_init(&l->b, p, a);
+    l->world = program_add_group(
+        &l->b, &(struct group){
+                   .name = "world", .n_axes = 1, .size = {l->n}, .stride = {1}, .n_members = l->n});
+    l->move = (struct movement){.gather_table = PROGRAM_NONE,
+                                .reduce_table = PROGRAM_NONE,
+                                .grad_table = PROGRAM_NONE,
+                                .reduce_kind = COLL_REDUCE_SCATTER};
+    l->weights = l->inputs = l->input_grads = l->grads = l->grad_shard = l->grad_owned =
+        PROGRAM_NONE;
+    l->kept = ARENA_NEW(a, bool, l->m->n_units);
+    l->not_kept = ARENA_NEW(a, bool, l->m->n_units);
+    for (uint32_t u = 0; u < l->m->n_units; u++) {
+        l->kept[u] = u == last_unit(l) || (u == 0 && l->m->tied);
+        l->not_kept[u] = !l->kept[u];
+    }
+    return 0;
+}
+
+/* ---- resident memory ---- */
+
+struct resident {
+    uint64_t *owned[4]; /* [world] parameters, states, master */
+    uint64_t every[4];
+};
+
+static struct rank_table resident_table(struct lower *l, uint64_t every, const uint64_t *owned)
+{
+    struct rank_value *v = ARENA_NEW(l->a, struct rank_value, l->n);
+    struct rank_table t = {.every = every, .only = v};
+
+    for (uint32_t r = 0; r < l->n; r++)
+        if (owned[r])
+            v[t.n_only++] = (struct rank_value){r, every + owned[r]};
+    return t;
+}
+
+static void resident_buffer(struct lower *l, const char *name, enum mem_part part, enum dtype d,
+                            uint64_t every, const uint64_t *owned, uint32_t *id)
+{
+    struct buffer b = {
+        .name = name, .part = part, .dtype = d, .rule = SIZE_BY_RANK, .persistent = true};
+
+    b.ranks = resident_table(l, every, owned);
+    *id = program_add_buffer(&l->b, &b);
+}
+
+void lower_resident(struct lower *l)
+{
+    const struct plan *plan = l->plan;
+    const struct job *j = l->j;
+    uint64_t params = 0, states = 0, master = 0, state_slice = 0, numel;
+    uint64_t *own_params = ARENA_NEW(l->a, uint64_t, l->n),
+             *own_states = ARENA_NEW(l->a, uint64_t, l->n);
+    uint64_t *own_master = ARENA_NEW(l->a, uint64_t, l->n), *none = ARENA_NEW(l->a, uint64_t, l->n);
+    uint32_t id;
+
+    for (uint32_t i = 0; i < l->m->n_tensors; i++) {
+        const struct tensor *t = &l->m->tensors[i];
+        uint64_t s = layout_state_bytes(j, t), chunk = num_ceil_div(t->rows, l->n);
+
+        numel = t->numel;
+        switch (plan->place[i].rule) {
+        case PLACE_REPLICATED:
+            break;
+        case PLACE_FLAT:
+            state_slice += s;
+            continue;
+        case PLACE_CHUNK: /* padded rows; per-matrix states (preconditioners) follow the rows */
+            numel = chunk * t->cols;
+            s = num_ceil_div(s * chunk, t->rows);
+            break;
+        case PLACE_OWNER:
+            own_states[plan->place[i].owner] += s;
+            own_master[plan->place[i].owner] +=
+                j->master_weights ? dtype_bytes(DTYPE_FP32, numel) : 0;
+            own_params[plan->place[i].owner] +=
+                l->move.gather ? dtype_bytes(j->param_dtype, numel) : 0;
+            continue;
+        }
+        states += s;
+        master += j->master_weights ? dtype_bytes(DTYPE_FP32, numel) : 0;
+        params += l->move.gather ? dtype_bytes(j->param_dtype, numel) : 0;
+    }
+    if (state_slice) {
+        states += num_ceil_div(state_slice, l->n);
+        master += j->master_weights ? dtype_bytes(DTYPE_FP32, part_slice(plan)) : 0;
+    }
+    if (!l->move.gather)
+        params = dtype_bytes(j->param_dtype, l->m->total_params);
+    resident_buffer(l, "params", MEM_PARAMS, j->param_dtype, params, own_params, &l->weights);
+    resident_buffer(l, "states", MEM_STATES, j->state_dtype, states, own_states, &id);
+    if (j->master_weights)
+        resident_buffer(l, "master", MEM_MASTER, DTYPE_FP32, master, own_master, &id);
+    if (l->move.full_grads)
+        resident_buffer(l, "grads", MEM_GRADS, j->grad_dtype,
+                        dtype_bytes(j->grad_dtype, l->m->total_params), none, &l->grads);
+}
+
+/* ---- the buffers of forward and backward ---- */
+
+static uint64_t *by_unit(struct lower *l, uint64_t (*bytes)(struct lower *, uint32_t))
+{
+    uint64_t *v = ARENA_NEW(l->a, uint64_t, l->m->n_units);
+
+    for (uint32_t u = 0; u < l->m->n_units; u++)
+        v[u] = bytes(l, u);
+    return v;
+}
+
+static uint64_t gathered_bytes(struct lower *l, uint32_t u)
+{
+    return part_unit_bytes(l->plan, u, l->j->param_dtype);
+}
+
+static uint64_t unit_grad_bytes(struct lower *l, uint32_t u)
+{
+    return part_unit_bytes(l->plan, u, l->j->grad_dtype);
+}
+
+static uint64_t input_bytes(struct lower *l, uint32_t u)
+{
+    return l->graphs[l->m->units[u].class_id].values[0].bytes;
+}
+
+static uint64_t input_grad_bytes(struct lower *l, uint32_t u)
+{
+    return u ? input_bytes(l, u) : 0;
+}
+
+static uint32_t unit_buffer(struct lower *l, const char *name, enum mem_part part, enum dtype d,
+                            uint64_t (*bytes)(struct lower *, uint32_t))
+{
+    return program_add_buffer(&l->b, &(struct buffer){.name = name,
+                                                      .part = part,
+                                                      .dtype = d,
+                                                      .rule = SIZE_BY_UNIT,
+                                                      .unit_bytes = by_unit(l, bytes)});
+}
+
+static void step_buffers(struct lower *l)
+{
+    const struct job *j = l->j;
+
+    l->inputs = unit_buffer(l, "act.input", MEM_ACTIVATIONS, j->param_dtype, input_bytes);
+    l->input_grads =
+        unit_buffer(l, "grad.input", MEM_ACTIVATIONS, j->param_dtype, input_grad_bytes);
+    if (l->move.gather)
+        l->weights = unit_buffer(l, "gathered", MEM_GATHERED, j->param_dtype, gathered_bytes);
+    if (!l->move.full_grads) {
+        l->grads = unit_buffer(l, "grads.unit", MEM_GRADS, j->grad_dtype, unit_grad_bytes);
+        if (l->move.grad_bytes)
+            l->grad_shard =
+                program_add_buffer(&l->b, &(struct buffer){.name = "grads.shard",
+                                                           .part = MEM_GRADS,
+                                                           .dtype = j->grad_dtype,
+                                                           .rule = SIZE_BY_UNIT,
+                                                           .unit_bytes = l->move.grad_bytes});
+        if (l->move.grad_table != PROGRAM_NONE)
+            l->grad_owned =
+                program_add_buffer(&l->b, &(struct buffer){.name = "grads.owned",
+                                                           .part = MEM_GRADS,
+                                                           .dtype = j->grad_dtype,
+                                                           .rule = SIZE_SEGMENTS,
+                                                           .table = l->move.grad_table});
+    }
+    l->values = arena_alloc(l->a, l->m->n_classes, sizeof(*l->values));
+    l->value_grads = arena_alloc(l->a, l->m->n_classes, sizeof(*l->value_grads));
+    memset(l->values, 0xff, l->m->n_classes * sizeof(*l->values));
+    memset(l->value_grads, 0xff, l->m->n_classes * sizeof(*l->value_grads));
+}
+
+/* ---- one unit class: which values live when ---- */
+
+/* One kernel of a pass: the op's forward (part -1) or a part of its backward. */
+struct entry {
+    uint32_t op;
+    int part;
+};
+struct pass {
+    struct entry list[GRAPH_MAX_OPS * 3];
+    uint32_t n;
+};
+
+struct class_lives {
+    const struct unit_graph *g;
+    const struct unit_class *c;
+    bool kept[GRAPH_MAX_VALUES]; /* from forward to backward */
+    bool recomputed[GRAPH_MAX_VALUES];
+    bool outside
+        [GRAPH_MAX_VALUES]; /* the unit's input, or its output where the next unit takes it */
+    struct pass forward, backward;
+};
+
+/* Value v must be there in backward: kept from forward, or made again from what is. */
+static void want(struct class_lives *k, uint32_t v)
+{
+    if (v == 0 || k->kept[v] || k->recomputed[v])
+        return;
+    k->recomputed[v] = true;
+    for (uint32_t i = 0; i < k->g->n_ops; i++)
+        if (k->g->ops[i].out == v)
+            for (uint32_t x = 0; x < k->g->ops[i].n_in; x++)
+                want(k, k->g->ops[i].in[x]);
+}
+
+/* Selective recomputation keeps what GEMMs and attention made, if backward or a recomputation reads it. */
+static void class_retention(struct class_lives *k, enum recompute mode)
+{
+    const struct unit_graph *g = k->g;
+
+    for (uint32_t v = 1; v < g->n_values; v++)
+        if (g->values[v].needed && !k->outside[v])
+            k->kept[v] =
+                mode == RECOMPUTE_NONE || (mode == RECOMPUTE_SELECTIVE && g->values[v].heavy);
+    if (mode == RECOMPUTE_SELECTIVE)
+        for (uint32_t i = g->n_ops; i-- > 0;) { /* inputs of what is to be recomputed */
+            const struct graph_op *o = &g->ops[i];
+            bool again = g->values[o->out].needed && !k->kept[o->out] && !k->outside[o->out];
+
+            for (uint32_t n = i + 1; n < g->n_ops && !again; n++)
+                for (uint32_t x = 0; x < g->ops[n].n_in; x++)
+                    again |= k->recomputed[g->ops[n].out] && g->ops[n].in[x] == o->out;
+            if (!again || k->kept[o->out])
+                continue;
+            if (g->values[o->out].heavy)
+                k->kept[o->out] = true;
+            else
+                k->recomputed[o->out] = true;
+        }
+    for (uint32_t v = 1; v < g->n_values; v++)
+        if (g->values[v].needed && !k->kept[v] && !k->outside[v])
+            want(k, v);
+}
+
+static void class_passes(struct class_lives *k)
+{
+    const struct unit_graph *g = k->g;
+
+    for (uint32_t i = 0; i < g->n_ops; i++)
+        k->forward.list[k->forward.n++] = (struct entry){i, -1};
+    for (uint32_t i = 0; i < g->n_ops; i++)
+        if (k->recomputed[g->ops[i].out])
+            k->backward.list[k->backward.n++] = (struct entry){i, -1};
+    for (uint32_t i = g->n_ops; i-- > 0;)
+        for (uint32_t b = 0; b < g->ops[i].n_backward; b++)
+            k->backward.list[k->backward.n++] = (struct entry){i, (int)b};
+}
+
+/* Does entry x read value v? */
+static bool entry_reads(const struct unit_graph *g, struct entry x, uint32_t v)
+{
+    const struct graph_op *o = &g->ops[x.op];
+
+    for (uint32_t i = 0; i < o->n_in; i++)
+        if (o->in[i] == v &&
+            (x.part < 0 || (o->saves_in[i] && !(o->n_backward == 2 && x.part == 0))))
+            return true;
+    return x.part >= 0 && o->saves_out && o->out == v;
+}
+
+/* Does it make the gradient of v? */
+static bool entry_makes_grad(const struct unit_graph *g, struct entry x, uint32_t v)
+{
+    const struct graph_op *o = &g->ops[x.op];
+
+    if (x.part < 0 || (o->n_backward == 2 && x.part == 1))
+        return false;
+    for (uint32_t i = 0; i < o->n_in; i++)
+        if (o->in[i] == v)
+            return true;
+    return false;
+}
+
+static uint32_t last_read(const struct unit_graph *g, const struct pass *p, uint32_t v)
+{
+    for (uint32_t i = p->n; i-- > 0;)
+        if (entry_reads(g, p->list[i], v))
+            return i;
+    return PROGRAM_NONE;
+}
+
+static uint32_t made_at(const struct unit_graph *g, const struct pass *p, uint32_t v)
+{
+    for (uint32_t i = 0; i < p->n; i++)
+        if (p->list[i].part < 0 && g->ops[p->list[i].op].out == v)
+            return i;
+    return PROGRAM_NONE;
+}
+
+static uint32_t value_buffer(struct lower *l, uint32_t class_id, uint32_t v, bool grad)
+{
+    uint32_t *id = grad ? &l->value_grads[class_id][v] : &l->values[class_id][v];
+    const struct graph_value *x = &l->graphs[class_id].values[v];
+    bool logits = l->m->classes[class_id].kind == UNIT_HEAD && v >= 2;
+
+    if (*id == PROGRAM_NONE)
+        *id = program_add_buffer(
+            &l->b, &(struct buffer){.name = arena_printf(l->a, "%s.%s.%s", grad ? "grad" : "act",
+                                                         l->m->classes[class_id].name, x->name),
+                                    .part = logits ? MEM_LOGITS : MEM_ACTIVATIONS,
+                                    .dtype = l->j->param_dtype,
+                                    .rule = SIZE_CONST,
+                                    .bytes = x->bytes});
+    return *id;
+}
+
+/* ---- emitting kernels ---- */
+
+static uint32_t value_operand(struct lower *l, uint32_t class_id, const struct class_lives *k,
+                              uint32_t v, bool grad)
+{
+    if (v == 0 || k->outside[v])
+        return grad ? l->input_grads : l->inputs;
+    return value_buffer(l, class_id, v, grad);
+}
+
+static void weight_operands(struct emit *x, const struct graph_op *o, uint32_t buffer,
+                            enum access access)
+{
+    if (o->weight != MODEL_NONE)
+        emit_operand(x, buffer, o->weight, access);
+    if (o->bias != MODEL_NONE)
+        emit_operand(x, buffer, o->bias, access);
+}
+
+static void entry_operands(struct lower *l, struct emit *x, uint32_t class_id,
+                           const struct class_lives *k, struct entry at)
+{
+    const struct graph_op *o = &k->g->ops[at.op];
+    bool dgrad = o->n_backward == 2 && at.part == 0, wgrad = o->n_backward == 2 && at.part == 1;
+
+    if (at.part >= 0 && !(k->c->kind == UNIT_HEAD && o->out == k->g->output))
+        emit_operand(x, value_operand(l, class_id, k, o->out, true), MODEL_NONE, ACCESS_READ);
+    for (uint32_t i = 0; i < o->n_in; i++)
+        if (at.part < 0 || (o->saves_in[i] && !dgrad))
+            emit_operand(x, value_operand(l, class_id, k, o->in[i], false), MODEL_NONE,
+                         ACCESS_READ);
+    if (at.part >= 0 && o->saves_out)
+        emit_operand(x, value_operand(l, class_id, k, o->out, false), MODEL_NONE, ACCESS_READ);
+    if (!wgrad)
+        weight_operands(x, o, l->weights, ACCESS_READ);
+    if (at.part < 0)
+        emit_operand(x, value_operand(l, class_id, k, o->out, false), MODEL_NONE, ACCESS_WRITE);
+    else if (!wgrad && !(k->c->kind == UNIT_EMBED))
+        for (uint32_t i = 0; i < o->n_in; i++)
+            emit_operand(x, value_operand(l, class_id, k, o->in[i], true), MODEL_NONE, ACCESS_ADD);
+    if (at.part >= 0 && !dgrad)
+        weight_operands(x, o, l->grads, ACCESS_ADD);
+}
+
+/* Reserve what entry i of the pass makes, release what nobody reads after it. */
+static void entry_lives(struct lower *l, struct emit *x, uint32_t class_id,
+                        const struct class_lives *k, const struct pass *p, uint32_t i,
+                        bool backward)
+{
+    const struct unit_graph *g = k->g;
+    const struct graph_op *o = &g->ops[p->list[i].op];
+
+    if (p->list[i].part < 0) {
+        if (k->outside[o->out] && !backward)
+            emit_life(x, l->inputs, +1, false);
+        else if (!k->outside[o->out])
+            emit_life(x, value_buffer(l, class_id, o->out, false), 0, false);
+    }
+    for (uint32_t v = 1; v < g->n_values; v++) {
+        uint32_t made = made_at(g, p, v), last = last_read(g, p, v);
+
+        if (k->outside[v] || (made == PROGRAM_NONE && !(backward && k->kept[v])))
+            continue;
+        if (!backward && k->kept[v])
+            continue;
+        if (last == PROGRAM_NONE)
+            last = made == PROGRAM_NONE ? p->n - 1 : made;
+        if (last == i)
+            emit_life(x, value_buffer(l, class_id, v, false), 0, true);
+    }
+    if (!backward)
+        return;
+    for (uint32_t v = 0; v < g->n_values; v++) {
+        uint32_t first = PROGRAM_NONE, done = PROGRAM_NONE;
+
+        if ((v == 0 && k->c->kind == UNIT_EMBED) || (k->c->kind == UNIT_HEAD && v == g->output))
+            continue;
+        for (uint32_t n = 0; n < p->n; n++) {
+            if (first == PROGRAM_NONE && entry_makes_grad(g, p->list[n], v))
+                first = n;
+            if (p->list[n].part >= 0 && g->ops[p->list[n].op].out == v)
+                done = n;
+        }
+        if (first == i && !k->outside[v])
+            emit_life(x, v == 0 ? l->input_grads : value_buffer(l, class_id, v, true), 0, false);
+        if (done == i)
+            emit_life(x, k->outside[v] ? l->input_grads : value_buffer(l, class_id, v, true),
+                      k->outside[v] ? +1 : 0, true);
+    }
+}
+
+static void emit_pass(struct lower *l, uint32_t class_id, const struct class_lives *k,
+                      bool backward)
+{
+    const struct pass *p = backward ? &k->backward : &k->forward;
+    struct emit x;
+
+    for (uint32_t i = 0; i < p->n; i++) {
+        const struct graph_op *o = &k->g->ops[p->list[i].op];
+        int part = p->list[i].part;
+        const char *name = part < 0
+                               ? arena_printf(l->a, "%s.%s.%s", backward ? "recompute" : "forward",
+                                              k->c->name, o->name)
+                               : arena_printf(l->a, "backward.%s.%s.%s", k->c->name, o->name,
+                                              o->backward_name[part]);
+
+        emit_init(&x, name, OP_COMPUTE, backward ? PHASE_BACKWARD : PHASE_FORWARD, STREAM_COMPUTE);
+        x.op.guard.unit_class = class_id;
+        x.op.call = part < 0 ? o->forward : o->backward[part];
+        entry_operands(l, &x, class_id, k, p->list[i]);
+        entry_lives(l, &x, class_id, k, p, i, backward);
+        emit_add(l, &x);
+    }
+}
+
+/* ---- gathers and reductions ---- */
+
+/* The collectives of a unit's gather, after a mark that waits and reserves. Ids into ops[]; returns how many. */
+static uint32_t emit_gather(struct lower *l, enum phase phase, const bool *units, uint32_t ops[2])
+{
+    const char *name = phase == PHASE_FORWARD ? "gather.forward" : "gather.backward";
+    struct emit x;
+    uint32_t n = 0;
+
+    emit_init(&x, name, OP_COLLECTIVE, phase, STREAM_GATHER);
+    x.op.guard.units = units;
+    emit_operand(&x, l->weights, MODEL_NONE, ACCESS_WRITE);
+    x.op.coll = (struct collective){.kind = COLL_SEGMENT_GATHER,
+                                    .group = l->world,
+                                    .algo = l->j->gather,
+                                    .table = l->move.gather_table,
+                                    .wire = l->j->param_dtype,
+                                    .peer_op = PROGRAM_NONE};
+    if (l->move.gather_table != PROGRAM_NONE)
+        ops[n++] = emit_add(l, &x);
+    x.op.name = l->move.gather_table != PROGRAM_NONE ? arena_printf(l->a, "%s.tail", name) : name;
+    x.op.coll.kind = COLL_ALL_GATHER;
+    x.op.coll.table = PROGRAM_NONE;
+    x.op.coll.unit_bytes = l->move.gather_bytes;
+    if (l->move.gather_bytes)
+        ops[n++] = emit_add(l, &x);
+    return n;
+}
+
+static void emit_reduce(struct lower *l)
+{
+    struct emit x;
+
+    l->n_reduce = 0;
+    emit_init(&x, "reduce", OP_COLLECTIVE, PHASE_BACKWARD, STREAM_REDUCE);
+    x.op.guard.micro = l->move.reduce_when;
+    emit_wait(&x, l->backward_end, 0, 0);
+    emit_operand(&x, l->grads, MODEL_NONE, ACCESS_READ);
+    x.op.coll = (struct collective){.kind = COLL_SEGMENT_REDUCE,
+                                    .group = l->world,
+                                    .algo = l->j->gather,
+                                    .table = l->move.reduce_table,
+                                    .piece_bytes = l->move.piece_bytes,
+                                    .wire = l->j->grad_dtype,
+                                    .peer_op = PROGRAM_NONE};
+    emit_operand(&x, l->grad_owned, MODEL_NONE, ACCESS_ADD);
+    if (l->move.reduce_table != PROGRAM_NONE)
+        l->reduce[l->n_reduce++] = emit_add(l, &x);
+    if (!l->move.reduce_bytes)
+        return;
+    x.op.n_operands = 1;
+    emit_operand(&x, l->grad_shard, MODEL_NONE, ACCESS_ADD);
+    x.op.name = l->move.reduce_table != PROGRAM_NONE ? "reduce.tail" : "reduce";
+    x.op.coll.kind = l->move.reduce_kind;
+    x.op.coll.table = PROGRAM_NONE;
+    x.op.coll.unit_bytes = l->move.reduce_bytes;
+    l->reduce[l->n_reduce++] = emit_add(l, &x);
+}
+
+/* ---- forward and backward ---- */
+
+static void forward_loop(struct lower *l, const struct class_lives *classes)
+{
+    uint32_t gathers[2], n = 0, first = PROGRAM_NONE;
+    struct emit x;
+
+    program_open_loop(&l->b, &(struct loop){.kind = LOOP_UNIT, .end = l->m->n_units});
+    if (l->move.gather) {
+        emit_init(&x, "gather.forward.begin", OP_MARK, PHASE_FORWARD, STREAM_GATHER);
+        emit_life(&x, l->weights, 0, false);
+        first = emit_add(l, &x);
+        n = emit_gather(l, PHASE_FORWARD, NULL, gathers);
+        /* forward_end and backward_end are not known yet: their waits are added when they are */
+        BUG_ON(first + 1 + n != l->p->n_ops);
+    }
+    emit_init(&x, "forward.begin", OP_MARK, PHASE_FORWARD, STREAM_COMPUTE);
+    for (uint32_t i = 0; i < n; i++)
+        emit_wait(&x, gathers[i], 0, 0);
+    emit_add(l, &x);
+    emit_init(&x, "forward.input", OP_MARK, PHASE_FORWARD, STREAM_COMPUTE);
+    x.op.guard.units = unit_mask(l, 0);
+    emit_life(&x, l->inputs, 0, false);
+    emit_add(l, &x);
+    for (uint32_t c = 0; c < l->m->n_classes; c++)
+        emit_pass(l, c, &classes[c], false);
+    emit_init(&x, "forward.end", OP_MARK, PHASE_FORWARD, STREAM_COMPUTE);
+    l->forward_end = emit_add(l, &x);
+    if (l->move.gather) {
+        emit_init(&x, "forward.release", OP_MARK, PHASE_FORWARD, STREAM_COMPUTE);
+        x.op.guard.units = l->not_kept;
+        emit_life(&x, l->weights, 0, true);
+        emit_add(l, &x);
+        /* gathers run `prefetch` units ahead of compute */
+        program_op_wait(
+            &l->b, first,
+            (struct wait){.op = l->forward_end, .d_unit = -1 - (int32_t)l->j->prefetch});
+    }
+    program_close_loop(&l->b);
+}
+
+static void backward_begin(struct lower *l, const uint32_t *gathers, uint32_t n)
+{
+    struct emit x;
+
+    emit_init(&x, "backward.begin", OP_MARK, PHASE_BACKWARD, STREAM_COMPUTE);
+    for (uint32_t i = 0; i < n; i++)
+        emit_wait(&x, gathers[i], 0, 0);
+    if (!l->move.full_grads && l->m->tied) {
+        bool *rest = ARENA_NEW(l->a, bool, l->m->n_units);
+
+        for (uint32_t u = 1; u < l->m->n_units; u++)
+            rest[u] = true;
+        emit_add(l, &x);
+        /* the head's product already adds to the embedding's gradient */
+        emit_init(&x, "backward.begin.grads", OP_MARK, PHASE_BACKWARD, STREAM_COMPUTE);
+        x.op.guard.units = rest;
+        emit_life(&x, l->grads, 0, false);
+        emit_add(l, &x);
+        emit_init(&x, "backward.begin.tied", OP_MARK, PHASE_BACKWARD, STREAM_COMPUTE);
+        x.op.guard.units = unit_mask(l, last_unit(l));
+        emit_life(&x, l->grads, -(int32_t)last_unit(l), false);
+    } else if (!l->move.full_grads) {
+        emit_life(&x, l->grads, 0, false);
+    }
+    emit_add(l, &x);
+}
+
+static void backward_loop(struct lower *l, const struct class_lives *classes)
+{
+    uint32_t gathers[2], n = 0, begin = PROGRAM_NONE;
+    int32_t ahead = 1 + (int32_t)l->j->prefetch;
+    struct emit x;
+
+    program_open_loop(&l->b,
+                      &(struct loop){.kind = LOOP_UNIT, .end = l->m->n_units, .descending = true});
+    if (l->move.gather) {
+        emit_init(&x, "gather.backward.begin", OP_MARK, PHASE_BACKWARD, STREAM_GATHER);
+        x.op.guard.units = l->not_kept;
+        emit_wait(&x, l->forward_end, +1, 0); /* not before forward is past it */
+        emit_life(&x, l->weights, 0, false);
+        begin = emit_add(l, &x);
+        n = emit_gather(l, PHASE_BACKWARD, l->not_kept, gathers);
+    }
+    backward_begin(l, gathers, n);
+    for (uint32_t c = 0; c < l->m->n_classes; c++)
+        emit_pass(l, c, &classes[c], true);
+    emit_init(&x, "backward.end", OP_MARK, PHASE_BACKWARD, STREAM_COMPUTE);
+    emit_life(&x, l->inputs, 0, true);
+    if (l->move.gather)
+        emit_life(&x, l->weights, 0, true);
+    l->backward_end = emit_add(l, &x);
+    if (begin != PROGRAM_NONE)
+        program_op_wait(&l->b, begin, (struct wait){.op = l->backward_end, .d_unit = ahead});
+    if (!l->move.full_grads) {
+        emit_init(&x, "reduce.begin", OP_MARK, PHASE_BACKWARD, STREAM_REDUCE);
+        x.op.guard.micro = WHEN_FIRST;
+        emit_wait(&x, l->backward_end, 0, 0);
+        emit_life(&x, l->grad_shard, 0, false);
+        emit_life(&x, l->grad_owned, 0, false);
+        if (x.op.n_lives)
+            emit_add(l, &x);
+    }
+    emit_reduce(l);
+    if (!l->move.full_grads) { /* the unit's own gradients die when they are reduced */
+        emit_init(&x, "reduce.end", OP_MARK, PHASE_BACKWARD, STREAM_REDUCE);
+        emit_wait(&x, l->backward_end, 0, 0);
+        emit_life(&x, l->grads, 0, true);
+        l->reduce[0] = emit_add(l, &x);
+        l->n_reduce = 1;
+        /* FSDP2 keeps one reduction in flight: the next unit's end waits for it */
+        program_op_wait(&l->b, l->backward_end, (struct wait){.op = l->reduce[0], .d_unit = +1});
+    }
+    program_close_loop(&l->b);
+}
+
+void lower_forward_backward(struct lower *l)
+{
+    struct class_lives *classes = ARENA_NEW(l->a, struct class_lives, l->m->n_classes);
+    uint32_t first_gather = l->p->n_ops;
+
+    step_buffers(l);
+    for (uint32_t c = 0; c < l->m->n_classes; c++) {
+        struct class_lives *k = &classes[c];
+
+        k->g = &l->graphs[c];
+        k->c = &l->m->classes[c];
+        if (k->c->kind != UNIT_HEAD)
+            k->outside[k->g->output] = true;
+        class_retention(k, k->c->kind == UNIT_LAYER ? l->j->recompute : RECOMPUTE_NONE);
+        class_passes(k);
+    }
+    program_open_loop(&l->b, &(struct loop){.kind = LOOP_MICRO, .end = l->p->n_micro});
+    forward_loop(l, classes);
+    backward_loop(l, classes);
+    program_close_loop(&l->b);
+    if (l->move.gather) /* the next micro-batch gathers a unit when the last one has released it */
+        program_op_wait(&l->b, first_gather, (struct wait){.op = l->backward_end, .d_micro = -1});
+}
+
+/* ---- optimizer frame ---- */
+
+void lower_optimizer_begin(struct lower *l)
+{
+    struct emit x;
+
+    emit_init(&x, "optimizer.begin", OP_MARK, PHASE_OPTIMIZER, STREAM_COMPUTE);
+    emit_wait(&x, l->backward_end, 0, 0);
+    for (uint32_t i = 0; i < l->n_reduce; i++)
+        emit_wait(&x, l->reduce[i], 0, 0);
+    l->optimizer_begin = emit_add(l, &x);
+}
+
+void lower_optimizer_end(struct lower *l)
+{
+    struct emit x;
+
+    emit_init(&x, "optimizer.end", OP_MARK, PHASE_OPTIMIZER, STREAM_COMPUTE);
+    l->optimizer_end = emit_add(l, &x);
+    if (l->grad_shard == PROGRAM_NONE && l->grad_owned == PROGRAM_NONE)
+        return;
+    program_open_loop(&l->b, &(struct loop){.kind = LOOP_UNIT, .end = l->m->n_units});
+    emit_init(&x, "grads.release", OP_MARK, PHASE_OPTIMIZER, STREAM_COMPUTE);
+    emit_life(&x, l->grad_shard, 0, true);
+    emit_life(&x, l->grad_owned, 0, true);
+    emit_add(l, &x);
+    program_close_loop(&l->b);
+}
+
+int lower_end(struct lower *l, struct err *e)
+{
+    l->p->roles = ARENA_NEW(l->a, struct role, 1);
+    l->p->roles[0] =
+        (struct role){.name = "rank", .n_ranks = l->n, .rank_stride = 1, .n_ops = l->p->n_ops};
+    l->p->n_roles = 1;
+    return program_builder_finish(&l->b, e);
+}

@@ -1,0 +1,103 @@
+/* layouts/step.h - the part of a step that layouts share: forward, backward, and the optimizer's pieces.
+ *
+ * A layout says what moves (struct movement) and calls the pieces in order; the pieces emit operations, waits and
+ * buffer lives into one program. Streams as in FSDP2: units are gathered ahead on the gather stream (`prefetch` units
+ * before the compute stream needs them), gradients leave on the reduce stream, the compute stream does the rest.
+ */
+#ifndef BALLAST_LAYOUTS_STEP_H
+#define BALLAST_LAYOUTS_STEP_H
+
+#include "layouts/layout.h"
+
+/* What moves for a unit. Even parts go by all-gather and reduce-scatter (or all-reduce), owner parts by segments; a unit
+ * may have both. All tables are indexed by unit; an empty row means that nothing moves. */
+struct movement {
+    bool gather;                  /* parameters are cut: gather in forward and backward */
+    const uint64_t *gather_bytes; /* [n_units] even, padded, or NULL */
+    uint32_t gather_table;        /* segment table or PROGRAM_NONE */
+    const uint64_t *reduce_bytes; /* [n_units] even, or NULL */
+    enum coll_kind reduce_kind;   /* of the even part: ALL_REDUCE or REDUCE_SCATTER */
+    uint32_t reduce_table;        /* segment table or PROGRAM_NONE */
+    uint64_t piece_bytes;         /* bucket of the reduction; 0: one call a unit */
+    enum when reduce_when;        /* every micro-batch, or the last */
+    bool full_grads;              /* gradients of all parameters stay on every rank */
+    const uint64_t
+        *grad_bytes;     /* [n_units] else: even part of a rank's reduced gradients of a unit */
+    uint32_t grad_table; /* ... and its owned part (segments in gradient bytes), or PROGRAM_NONE */
+};
+
+struct lower {
+    const struct plan *plan;
+    const struct model *m;
+    const struct job *j;
+    uint32_t n; /* world size */
+    struct arena *a;
+    struct program *p;
+    struct program_builder b;
+    struct unit_graph *graphs; /* [n_classes] */
+    struct movement move;
+    uint32_t world; /* group */
+    bool *kept;     /* [n_units]: stays gathered from forward to backward */
+    bool *not_kept;
+    /* ids of buffers; value buffers by class and value */
+    uint32_t weights, inputs, input_grads, grads, grad_shard, grad_owned;
+    uint32_t (*values)[GRAPH_MAX_VALUES];
+    uint32_t (*value_grads)[GRAPH_MAX_VALUES];
+    /* ids of operations that others wait for */
+    uint32_t forward_end, backward_end, reduce[2], n_reduce;
+    uint32_t optimizer_begin, optimizer_end;
+};
+
+int lower_begin(struct lower *l, const struct plan *plan, struct arena *a, struct program *p,
+                struct err *e);
+/* Resident parts of every rank: parameters, states, master copies; the layout's movement must be set. */
+void lower_resident(struct lower *l);
+void lower_forward_backward(struct lower *l);
+void lower_optimizer_begin(struct lower *l);
+void lower_optimizer_end(struct lower *l);
+int lower_end(struct lower *l, struct err *e);
+
+/* ---- optimizer.c ---- */
+
+/* Which ranks work which matrices. */
+enum work_rule {
+    WORK_ALL,      /* every rank, every matrix */
+    WORK_BY_OWNER, /* the owner */
+    WORK_BY_SLICE, /* every rank whose flat slice touches it */
+};
+struct matrix_step {
+    enum work_rule work;
+    bool sharded;       /* gradients and states are cut: elementwise work is 1/W of a matrix */
+    bool products;      /* stock: DTensor products on shards, operands gathered before each */
+    bool gather_each;   /* all-gather each matrix before its products */
+    bool gather_once;   /* all-gather all of them first, and keep them until the end */
+    uint32_t cut_table; /* gather the matrices of this segment table first; or PROGRAM_NONE */
+};
+/* The matrix optimizer on all matrices. Nothing is emitted when there are none. */
+void lower_matrix_step(struct lower *l, const struct matrix_step *s);
+/* AdamW on what is no matrix: the rank's share of the cut or replicated tail, and owned tails. */
+void lower_tail_step(struct lower *l);
+
+/* ---- parts.c: who holds which bytes ---- */
+
+/* A unit's bytes when every tensor is cut by rows into n chunks and padded: n * sum ceil(rows/n)*cols. Only tensors
+ * whose placement is `rule`. */
+uint64_t part_chunk_bytes(const struct plan *plan, uint32_t unit, enum dtype d);
+uint64_t part_unit_bytes(const struct plan *plan, uint32_t unit, enum dtype d);
+/* Elements of the flat slice of a rank (ZeRO-1): slices of ceil(total/n). */
+uint64_t part_slice(const struct plan *plan);
+/* Owner segments of every unit, in `d` bytes, ordered by offset; neighbours of one owner merge. */
+struct segment_table part_owner_segments(const struct plan *plan, enum dtype d, struct arena *a);
+/* Reduction buckets: in backward order, units are collected until `bucket` bytes are full; the bytes of a bucket stand
+ * at the unit that completes it, 0 elsewhere. first_element[u], elements[u] of the flat space. bucket 0: one a unit. */
+struct bucket {
+    uint64_t first, elements;
+};
+struct bucket *part_buckets(const struct plan *plan, uint64_t bucket_bytes, struct arena *a);
+/* The flat slices that a bucket touches, as segments (ZeRO-1's reduction). */
+struct segment_table part_slice_segments(const struct plan *plan, const struct bucket *buckets,
+                                         enum dtype d, struct arena *a);
+/* Segments of the matrices that slice boundaries cut: each holder sends its part to the others. One row. */
+struct segment_table part_cut_segments(const struct plan *plan, enum dtype d, struct arena *a);
+
+#endif

@@ -1,0 +1,175 @@
+/* layouts/zero1.c - parameters and gradients on every rank, optimizer states cut.
+ *
+ * zero1+gather: states are equal slices of the flat concatenation of all parameters. Gradients are reduced to the slices
+ * that a bucket touches; a matrix that slice boundaries cut (at most W-1 boundaries) is gathered by its holders, each of
+ * which updates its part; then the slices of all parameters are all-gathered.
+ * zero1+owner (Megatron layer-wise, Canzona DP): each matrix's state is whole on its owner; gradients are reduced to
+ * owners, updated matrices travel from owner to all.
+ *
+ * Bytes sent by all ranks: reduction (W-1) N s_g, refresh (W-1) times the padded bytes, and for every cut matrix with h
+ * holders (h-1) times its bytes.
+ */
+#include "layouts/families.h"
+#include "layouts/step.h"
+
+#include "core/num.h"
+
+/* Even bytes by unit of what no rank owns (padded chunks); NULL when there is none. */
+static uint64_t *chunk_bytes(const struct plan *plan, enum dtype d, struct arena *a)
+{
+    uint64_t *v = ARENA_NEW(a, uint64_t, plan->model.n_units), sum = 0;
+
+    for (uint32_t u = 0; u < plan->model.n_units; u++)
+        sum += v[u] = part_chunk_bytes(plan, u, d);
+    return sum ? v : NULL;
+}
+
+static struct op refresh_op(const struct lower *l, const char *name, enum coll_kind kind)
+{
+    return (struct op){.name = name,
+                       .kind = OP_COLLECTIVE,
+                       .phase = PHASE_REFRESH,
+                       .stream = STREAM_GATHER,
+                       .guard = {.unit_class = PROGRAM_NONE},
+                       .coll = {.kind = kind,
+                                .group = l->world,
+                                .algo = l->j->gather,
+                                .table = PROGRAM_NONE,
+                                .piece_bytes = l->j->bucket_bytes,
+                                .wire = l->j->param_dtype,
+                                .peer_op = PROGRAM_NONE}};
+}
+
+static void refresh_add(struct lower *l, const struct op *o)
+{
+    uint32_t id = program_add_op(&l->b, o);
+
+    program_op_wait(&l->b, id, (struct wait){.op = l->optimizer_end});
+}
+
+static void refresh_slices(struct lower *l)
+{
+    struct op o = refresh_op(l, "refresh", COLL_ALL_GATHER);
+
+    o.coll.bytes = dtype_bytes(l->j->param_dtype, part_slice(l->plan) * l->n);
+    refresh_add(l, &o);
+}
+
+static void refresh_owned(struct lower *l, uint32_t table, const uint64_t *even)
+{
+    struct op o = refresh_op(l, "refresh", COLL_SEGMENT_GATHER);
+
+    program_open_loop(&l->b, &(struct loop){.kind = LOOP_UNIT, .end = l->m->n_units});
+    o.coll.table = table;
+    o.coll.piece_bytes = 0;
+    refresh_add(l, &o);
+    if (even) {
+        o = refresh_op(l, "refresh.tail", COLL_ALL_GATHER);
+        o.coll.unit_bytes = even;
+        o.coll.piece_bytes = 0;
+        refresh_add(l, &o);
+    }
+    program_close_loop(&l->b);
+}
+
+static int zero1_lower(const struct plan *plan, struct arena *a, struct program *p, struct err *e)
+{
+    bool owner = plan->strategy == STRATEGY_OWNER, many = plan->world > 1;
+    struct segment_table t;
+    struct lower l;
+    struct matrix_step step = {.work = owner ? WORK_BY_OWNER : WORK_BY_SLICE,
+                               .sharded = !owner,
+                               .cut_table = PROGRAM_NONE};
+
+    if (lower_begin(&l, plan, a, p, e))
+        return -1;
+    l.move.full_grads = true;
+    l.move.reduce_when = WHEN_LAST;
+    if (many && owner) {
+        t = part_owner_segments(plan, plan->job.grad_dtype, a);
+        l.move.reduce_table = program_add_segments(&l.b, &t);
+        l.move.reduce_bytes = chunk_bytes(plan, plan->job.grad_dtype, a);
+    } else if (many) {
+        t = part_slice_segments(plan, part_buckets(plan, plan->job.bucket_bytes, a),
+                                plan->job.grad_dtype, a);
+        l.move.reduce_table = program_add_segments(&l.b, &t);
+        l.move.piece_bytes = plan->job.bucket_bytes;
+        t = part_cut_segments(plan, plan->job.param_dtype, a);
+        step.cut_table = program_add_segments(&l.b, &t);
+    }
+    lower_resident(&l);
+    lower_forward_backward(&l);
+    lower_optimizer_begin(&l);
+    lower_matrix_step(&l, &step);
+    lower_tail_step(&l);
+    lower_optimizer_end(&l);
+    if (many && owner) {
+        t = part_owner_segments(plan, plan->job.param_dtype, a);
+        refresh_owned(&l, program_add_segments(&l.b, &t),
+                      chunk_bytes(plan, plan->job.param_dtype, a));
+    } else if (many) {
+        refresh_slices(&l);
+    }
+    return lower_end(&l, e);
+}
+
+/* Bytes of the matrices that slice boundaries cut, times their holders less one. */
+static uint64_t cut_bytes(const struct plan *plan)
+{
+    uint64_t slice = part_slice(plan), at = 0, sum = 0;
+
+    for (uint32_t i = 0; i < plan->model.n_tensors; i++) {
+        const struct tensor *t = &plan->model.tensors[i];
+
+        if (layout_updates_as_matrix(plan, t))
+            sum += dtype_bytes(plan->job.param_dtype, t->numel) *
+                   ((at + t->numel - 1) / slice - at / slice);
+        at += t->numel;
+    }
+    return sum;
+}
+
+static int zero1_formula(const struct plan *plan, uint64_t bytes[PHASE_N], struct err *e)
+{
+    const struct job *j = &plan->job;
+    uint64_t w = plan->world, owned = 0, even = 0, even_refresh = 0;
+
+    (void)e;
+    for (int i = 0; i < PHASE_N; i++)
+        bytes[i] = 0;
+    if (w == 1)
+        return 0;
+    if (plan->strategy != STRATEGY_OWNER) {
+        uint64_t piece = j->bucket_bytes / dtype_bytes(j->param_dtype, 1),
+                 all = part_slice(plan) * w;
+
+        bytes[PHASE_BACKWARD] = (w - 1) * dtype_bytes(j->grad_dtype, plan->model.total_params);
+        bytes[PHASE_OPTIMIZER] = cut_bytes(plan);
+        even = piece && piece < all
+                   ? (all / piece * num_ceil_div(piece, w) + num_ceil_div(all % piece, w)) * w
+                   : all;
+        bytes[PHASE_REFRESH] = (w - 1) * dtype_bytes(j->param_dtype, even);
+        return 0;
+    }
+    for (uint32_t i = 0; i < plan->model.n_tensors; i++)
+        if (plan->place[i].rule == PLACE_OWNER)
+            owned += plan->model.tensors[i].numel;
+    for (uint32_t u = 0; u < plan->model.n_units; u++) {
+        even += part_chunk_bytes(plan, u, j->grad_dtype);
+        even_refresh += part_chunk_bytes(plan, u, j->param_dtype);
+    }
+    bytes[PHASE_BACKWARD] = (w - 1) * (dtype_bytes(j->grad_dtype, owned) + even);
+    bytes[PHASE_REFRESH] = (w - 1) * (dtype_bytes(j->param_dtype, owned) + even_refresh);
+    return 0;
+}
+
+const struct layout layout_zero1 = {
+    .name = "zero1",
+    .line = "parameters and gradients on every rank, states cut; updated parameters gathered",
+    .strategy = STRATEGY_GATHER,
+    .allowed = 1u << STRATEGY_GATHER | 1u << STRATEGY_OWNER,
+    .rule = PLACE_FLAT,
+    .shard_states = true,
+    .lower = zero1_lower,
+    .formula = zero1_formula,
+};

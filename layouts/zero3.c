@@ -1,0 +1,126 @@
+/* layouts/zero3.c - parameters, gradients and states cut; units gathered for forward and again for backward.
+ *
+ * +stock, +gather, +gather-once (FSDP2): every tensor is cut by rows into W padded chunks; a matrix optimizer has to
+ * rebuild matrices in the step. Stock lets DTensor gather operands around products that stay cut; gather rebuilds each
+ * matrix and updates it on all ranks; gather-once rebuilds all of them first.
+ * +owner (MatrixFSDP): each matrix is whole on one owner, the vectors of a unit on a tail owner; embedding and head are
+ * cut by rows. Owners send their segments in forward and backward and receive reduced gradients; the step moves nothing.
+ *
+ * Bytes sent by all ranks, U the bytes of a unit (padded chunks or owner segments), m micro-batches:
+ * m (W-1) (U_forward + U_backward + G), where units that stay gathered (last; first when tied) need no second gather;
+ * in the step (W-1) times the padded bytes of what is gathered.
+ */
+#include "layouts/families.h"
+#include "layouts/step.h"
+
+#include "core/num.h"
+
+static uint64_t *even_bytes(const struct plan *plan, enum dtype d, struct arena *a, uint64_t divide)
+{
+    uint64_t *v = ARENA_NEW(a, uint64_t, plan->model.n_units), sum = 0;
+
+    for (uint32_t u = 0; u < plan->model.n_units; u++)
+        sum += v[u] = part_chunk_bytes(plan, u, d) / divide;
+    return sum ? v : NULL;
+}
+
+static int zero3_lower(const struct plan *plan, struct arena *a, struct program *p, struct err *e)
+{
+    bool owner = plan->strategy == STRATEGY_OWNER, many = plan->world > 1;
+    struct segment_table t;
+    struct lower l;
+    struct matrix_step step = {.work = owner ? WORK_BY_OWNER : WORK_ALL,
+                               .sharded = !owner,
+                               .products = plan->strategy == STRATEGY_STOCK,
+                               .gather_each = plan->strategy == STRATEGY_GATHER,
+                               .gather_once = plan->strategy == STRATEGY_GATHER_ONCE,
+                               .cut_table = PROGRAM_NONE};
+
+    if (lower_begin(&l, plan, a, p, e))
+        return -1;
+    l.move.reduce_when = WHEN_ALWAYS;
+    l.move.gather = many;
+    l.move.full_grads = !many;
+    if (many) {
+        l.move.gather_bytes = even_bytes(plan, plan->job.param_dtype, a, 1);
+        l.move.reduce_bytes = even_bytes(plan, plan->job.grad_dtype, a, 1);
+        l.move.grad_bytes = even_bytes(plan, plan->job.grad_dtype, a, plan->world);
+    }
+    if (many && owner) {
+        t = part_owner_segments(plan, plan->job.param_dtype, a);
+        l.move.gather_table = program_add_segments(&l.b, &t);
+        t = part_owner_segments(plan, plan->job.grad_dtype, a);
+        l.move.reduce_table = l.move.grad_table = program_add_segments(&l.b, &t);
+    }
+    lower_resident(&l);
+    lower_forward_backward(&l);
+    lower_optimizer_begin(&l);
+    lower_matrix_step(&l, &step);
+    lower_tail_step(&l);
+    lower_optimizer_end(&l);
+    return lower_end(&l, e);
+}
+
+static uint64_t step_bytes(const struct plan *plan)
+{
+    const struct job *j = &plan->job;
+    uint64_t w = plan->world, sum = 0;
+
+    for (uint32_t i = 0; i < plan->model.n_tensors; i++) {
+        const struct tensor *t = &plan->model.tensors[i];
+        uint64_t m = t->rows < t->cols ? t->rows : t->cols;
+        uint64_t whole = dtype_bytes(j->param_dtype, num_ceil_div(t->rows, w) * w * t->cols);
+        uint64_t steps = j->optimizer == OPTIMIZER_MUON ? j->ns_steps : 1;
+
+        if (!layout_updates_as_matrix(plan, t))
+            continue;
+        sum += plan->strategy == STRATEGY_STOCK
+                   ? 2 * steps * whole +
+                         steps * dtype_bytes(j->param_dtype, num_ceil_div(m, w) * w * m)
+                   : whole;
+    }
+    return sum;
+}
+
+static int zero3_formula(const struct plan *plan, uint64_t bytes[PHASE_N], struct err *e)
+{
+    const struct job *j = &plan->job;
+    uint64_t w = plan->world, gather = 0, again = 0, grads = 0;
+
+    (void)e;
+    for (int i = 0; i < PHASE_N; i++)
+        bytes[i] = 0;
+    if (w == 1)
+        return 0;
+    for (uint32_t u = 0; u < plan->model.n_units; u++) {
+        uint64_t owned = 0, all;
+
+        for (uint32_t i = 0; i < plan->model.units[u].n; i++)
+            if (plan->place[plan->model.units[u].first + i].rule == PLACE_OWNER)
+                owned += plan->model.tensors[plan->model.units[u].first + i].numel;
+        all = part_chunk_bytes(plan, u, j->param_dtype) + dtype_bytes(j->param_dtype, owned);
+        gather += all;
+        if (u + 1 < plan->model.n_units && !(u == 0 && plan->model.tied))
+            again += all;
+        grads += part_chunk_bytes(plan, u, j->grad_dtype) + dtype_bytes(j->grad_dtype, owned);
+    }
+    bytes[PHASE_FORWARD] = j->grad_accum * (w - 1) * gather;
+    bytes[PHASE_BACKWARD] = j->grad_accum * (w - 1) * (again + grads);
+    if (plan->strategy != STRATEGY_OWNER)
+        bytes[PHASE_OPTIMIZER] = (w - 1) * step_bytes(plan);
+    return 0;
+}
+
+const struct layout layout_zero3 = {
+    .name = "zero3",
+    .line = "parameters, gradients and states cut; units gathered in forward and backward (FSDP2)",
+    .strategy = STRATEGY_STOCK,
+    .allowed = 1u << STRATEGY_STOCK | 1u << STRATEGY_GATHER | 1u << STRATEGY_GATHER_ONCE |
+               1u << STRATEGY_OWNER,
+    .rule = PLACE_CHUNK,
+    .shard_params = true,
+    .shard_grads = true,
+    .shard_states = true,
+    .lower = zero3_lower,
+    .formula = zero3_formula,
+};

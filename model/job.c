@@ -1,0 +1,29 @@
+#include "model/job.h"
+
+const char *coll_algo_name(enum coll_algo a)
+{
+    switch (a) {
+#define X(v, name)                                                                                 \
+    case v:                                                                                        \
+        return name;
+        COLL_ALGOS(X)
+#undef X
+    case ALGO_N:
+        break;
+    }
+    return "?";
+}
+
+const char *framework_name(enum framework f)
+{
+    switch (f) {
+#define X(v, name)                                                                                 \
+    case v:                                                                                        \
+        return name;
+        FRAMEWORKS(X)
+#undef X
+    case FRAMEWORK_N:
+        break;
+    }
+    return "?";
+}
