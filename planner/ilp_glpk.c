@@ -170,7 +170,7 @@ static void search_inside(const struct ilp *p, glp_prob *lp, struct search_limit
     parm.msg_lev = GLP_MSG_OFF;
     parm.presolve = GLP_OFF;
     parm.tm_lim = INT_MAX;
-    parm.br_tech = GLP_BR_DTH;
+    parm.br_tech = GLP_BR_MFV; /* 5 to 60 times faster here than GLPK's default */
     parm.bt_tech = GLP_BT_DFS;
     parm.cb_func = on_node;
     parm.cb_info = lim;

@@ -29,6 +29,7 @@ static const struct dims models[] = {
     {"qwen3-32b", 64, 5120, 8192, 1024, 25600, 0},
     {"mixtral-8x7b", 32, 4096, 4096, 1024, 14336, 8},
     {"qwen3-30b-a3b", 48, 2048, 4096, 512, 768, 128},
+    {"deepseek-v3", 61, 7168, 0, 0, 2048, 257}, /* latent attention: see add_latent() */
 };
 
 static const uint32_t world[] = {8, 12, 24, 48, 64, 512, 1024, 16384};
@@ -49,11 +50,29 @@ static void add(struct assign_item *items, uint32_t *n, uint32_t unit, uint32_t 
     it->unit = unit;
 }
 
+/* DeepSeek-V3: latent attention, three dense layers, then 256 experts and a shared one; seven load classes */
+static void add_latent(const struct dims *m, struct assign_item *items, uint32_t *n, uint32_t l)
+{
+    uint32_t copies = l < 3 ? 1 : m->experts, ffn = l < 3 ? 18432 : m->ffn;
+
+    add(items, n, l, 1536, m->hidden);
+    add(items, n, l, 24576, 1536);
+    add(items, n, l, 576, m->hidden);
+    add(items, n, l, 32768, 512);
+    add(items, n, l, m->hidden, 16384);
+    for (uint32_t i = 0; i < 3 * copies; i++)
+        add(items, n, l, i % 3 == 2 ? m->hidden : ffn, i % 3 == 2 ? ffn : m->hidden);
+}
+
 static uint32_t build(const struct dims *m, struct assign_item *items)
 {
     uint32_t n = 0, copies = m->experts ? m->experts : 1;
 
     for (uint32_t l = 0; l < m->layers; l++) {
+        if (m->q == 0) {
+            add_latent(m, items, &n, l);
+            continue;
+        }
         add(items, &n, l, m->q, m->hidden);
         add(items, &n, l, m->kv, m->hidden);
         add(items, &n, l, m->kv, m->hidden);
@@ -100,7 +119,7 @@ out:
 
 int main(int argc, char **argv)
 {
-    struct assign_item *items = MEM_NEW(struct assign_item, 32768);
+    struct assign_item *items = MEM_NEW(struct assign_item, 65536);
     int rc = 0;
 
     printf("%-14s %5s %6s %12s %12s %7s %-2s %8s %7s %-18s %8s", "model", "items", "ranks",
