@@ -9,7 +9,7 @@
 #include <string.h>
 #include <time.h>
 
-enum { DEFAULT_PATTERNS = 20000, DEFAULT_PIVOTS = 60000 };
+enum { DEFAULT_PATTERNS = 20000, DEFAULT_PIVOTS = 20000 };
 
 const char *assign_method_name(enum assign_method m)
 {

@@ -13,7 +13,7 @@
 #include <string.h>
 
 enum { MAX_PASSES = 64 };
-#define MAX_WORK  UINT64_C(50000000)
+#define MAX_WORK  UINT64_C(10000000)
 #define MAX_TABLE (UINT64_C(1) << 25) /* ranks x units of the exchange phase */
 
 struct deal_key {

@@ -22,11 +22,26 @@ struct search_limits {
     bool stopped; /* by a limit */
 };
 
+struct glpk_exit {
+    jmp_buf env;
+    char text[200]; /* the last line GLPK said: only errors get this far */
+};
+
 static void jump_out(void *info)
 {
-    jmp_buf *env = info;
+    struct glpk_exit *out = info;
 
-    longjmp(*env, 1);
+    longjmp(out->env, 1);
+}
+
+/* Swallow terminal output; GLPK turns it on by itself before an error. */
+static int keep_text(void *info, const char *text)
+{
+    struct glpk_exit *out = info;
+
+    if (!out->text[0])
+        snprintf(out->text, sizeof(out->text), "%.*s", (int)strcspn(text, "\n"), text);
+    return 1;
 }
 
 /* Largest power of two <= 1/max coefficient of the row. */
@@ -194,26 +209,27 @@ static int inside_glpk(const struct ilp *p, uint64_t max_pivots, struct search_l
     double *scale = MEM_NEW(double, p->n_rows + 1);
     double *val = MEM_NEW(double, p->n_rows + 1);
     int *ind = MEM_NEW(int, p->n_rows + 1);
-    jmp_buf env;
+    struct glpk_exit exit_by;
     int rc = 0;
 
     for (uint32_t i = 0; i < p->n_rows; i++)
         scale[i] = row_scale(p, i);
-    if (setjmp(env) == 0) {
+    exit_by.text[0] = '\0';
+    if (setjmp(exit_by.env) == 0) {
         glp_prob *lp;
 
         glp_term_out(GLP_OFF);
-        glp_error_hook(jump_out, &env);
+        glp_term_hook(keep_text, &exit_by);
+        glp_error_hook(jump_out, &exit_by);
         lp = build(p, scale, ind, val);
         if (lim)
             search_inside(p, lp, lim, out);
         else
             relax_inside(p, lp, scale, max_pivots, out);
         glp_delete_prob(lp);
-        glp_error_hook(NULL, NULL);
     } else {
-        rc = err_set(e, ERR_EXTERNAL, "GLPK gave up on a program of %u rows and %u columns",
-                     p->n_rows, p->n_cols);
+        rc = err_set(e, ERR_EXTERNAL, "GLPK gave up on a program of %u rows and %u columns: %s",
+                     p->n_rows, p->n_cols, exit_by.text);
     }
     glp_free_env();
     mem_free(scale);

@@ -5,6 +5,7 @@
 
 #include "core/num.h"
 #include "planner/ilp.h"
+#include "planner/knapsack.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -12,9 +13,12 @@
 
 typedef unsigned __int128 u128;
 
-#define NODES_PER_PATTERN  50
+#define NODES_PER_PATTERN  20
 #define NODES_IN_ALL       60000000
 #define SEARCH_NODES       4000
+#define KNAPSACK_NODES     200000
+#define MAX_ROUNDS         200          /* of column generation */
+#define MAX_UNKNOWN        4            /* levels left open before the search from below gives up */
 #define DUAL_ONE           1073741824.0 /* 2^30 */
 #define PIVOT_COST(n_cols) (1 + (uint64_t)(n_cols) / 1000)
 
@@ -60,15 +64,19 @@ static uint64_t gcd(uint64_t a, uint64_t b)
     return a;
 }
 
-static void emit(struct search *s)
+static void append(struct search *s)
 {
-    if (s->n_pat >= s->p->max_patterns) {
-        s->complete = false;
-        return;
-    }
     s->pat = mem_grow(s->pat, &s->cap_pat, (size_t)(s->n_pat + 1) * s->n, sizeof(uint32_t));
     memcpy(s->pat + s->n_pat * s->n, s->now, s->n * sizeof(uint32_t));
     s->n_pat++;
+}
+
+static void emit(struct search *s)
+{
+    if (s->n_pat >= (s->boxed ? s->p->max_patterns / 20 + 1 : s->p->max_patterns))
+        s->complete = false;
+    else
+        append(s);
 }
 
 /* How many of class c fit into `rem`. */
@@ -248,6 +256,17 @@ static u128 worth(const struct search *s, uint64_t pat, const uint64_t *price)
     return sum;
 }
 
+/* Columns that make the relaxation feasible: as many of one class as fit. */
+static void add_single_classes(struct search *s)
+{
+    memset(s->now, 0, sizeof(s->now));
+    for (uint32_t c = 0; c < s->n; c++) {
+        s->now[c] = fitting(s, c, s->limit);
+        append(s);
+        s->now[c] = 0;
+    }
+}
+
 static bool all_classes_occur(const struct search *s)
 {
     for (uint32_t c = 0; c < s->n; c++) {
@@ -266,53 +285,94 @@ static uint64_t pivots_left(const struct search *s)
     return s->pivots < s->p->max_pivots ? s->p->max_pivots - s->pivots : 0;
 }
 
-/* The relaxation over the patterns at hand. LEVEL_NO only with a proof. On LEVEL_YES `keep` (n_pat entries) says which
- * columns can take part in a packing on n ranks. */
-static int relax(struct search *s, struct arena *a, bool *keep, enum verdict *v, struct err *e)
+/* The relaxation over the patterns at hand; prices are its duals, cut to whole numbers, *need what they say all items
+ * are worth. */
+static int relax_once(struct search *s, struct arena *a, uint64_t *price, u128 *need,
+                      struct ilp_answer *ans, struct err *e)
 {
     uint32_t n_cols = (uint32_t)s->n_pat;
     int64_t *row_min = ARENA_NEW(a, int64_t, s->n);
     int64_t *row_max = ARENA_NEW(a, int64_t, s->n);
     int64_t *col_max = ARENA_NEW(a, int64_t, n_cols);
-    uint64_t price[PATTERN_MAX_CLASSES];
     struct ilp lp = {s->n, n_cols, s->pat, row_min, row_max, col_max};
-    struct ilp_answer ans;
-    u128 need = 0, best = 0, room, spare;
 
-    *v = LEVEL_UNKNOWN;
     for (uint32_t c = 0; c < s->n; c++) {
         row_min[c] = s->count[c];
         row_max[c] = ILP_FREE;
     }
     for (uint32_t j = 0; j < n_cols; j++)
         col_max[j] = ILP_FREE;
-    if (ilp_relax(&lp, pivots_left(s) / PIVOT_COST(n_cols), a, &ans, e))
+    if (ilp_relax(&lp, pivots_left(s) / PIVOT_COST(n_cols), a, ans, e))
         return -1;
-    s->pivots += ans.pivots * PIVOT_COST(n_cols);
-    if (ans.status != ILP_FOUND)
-        return 0;
-    for (uint32_t c = 0; c < s->n; c++) {
-        price[c] = ans.dual[c] > 0 ? (uint64_t)(fmin(ans.dual[c], 1.0) * DUAL_ONE) : 0;
-        need += (u128)price[c] * s->count[c];
+    s->pivots += ans->pivots * PIVOT_COST(n_cols);
+    *need = 0;
+    for (uint32_t c = 0; c < s->n && ans->status == ILP_FOUND; c++) {
+        price[c] = ans->dual[c] > 0 ? (uint64_t)(fmin(ans->dual[c], 1.0) * DUAL_ONE) : 0;
+        *need += (u128)price[c] * s->count[c];
     }
-    for (uint32_t j = 0; j < n_cols; j++) {
+    return 0;
+}
+
+/* The most a pattern is worth, over the columns and, where they are not all, over all there can be. A better one
+ * becomes a column: *grown. False: the search for it was cut short. */
+static bool most_worth(struct search *s, const uint64_t *price, u128 *best, bool *grown)
+{
+    struct knapsack k = {.n_classes = s->n, .n_dims = s->n_dims, .weight = s->w};
+    uint64_t got;
+    bool exact;
+
+    *best = 0;
+    *grown = false;
+    for (uint64_t j = 0; j < s->n_pat; j++) {
         u128 val = worth(s, j, price);
 
-        best = val > best ? val : best;
+        *best = val > *best ? val : *best;
     }
-    room = best * s->p->n_ranks;
-    if (need > room) {
-        *v = s->complete ? LEVEL_NO : LEVEL_UNKNOWN;
-        return 0;
+    if (s->complete)
+        return true;
+    k.count = s->count;
+    k.value = price;
+    memcpy(k.limit, s->limit, sizeof(k.limit));
+    exact = knapsack_best(&k, KNAPSACK_NODES, s->now, &got);
+    if (got > *best) {
+        *grown = got - *best > *best / 1000000; /* less is rounding of the prices */
+        *best = got;
     }
-    if (ans.value > (double)s->p->n_ranks * (1 + 1e-9) + 1e-9)
+    if (*grown)
+        append(s);
+    return exact;
+}
+
+/* Relax the level. LEVEL_NO only with a proof; on LEVEL_YES keep[j] says whether column j can take part in a packing
+ * on n ranks, and s->support is the heaviest pattern used. Columns are added while that can change the verdict. */
+static int relax(struct search *s, struct arena *a, bool **keep, enum verdict *v, struct err *e)
+{
+    uint64_t price[PATTERN_MAX_CLASSES];
+    double n_ranks = s->p->n_ranks;
+    struct ilp_answer ans;
+    bool grown = true, exact = false;
+    u128 need, best = 0;
+
+    *v = LEVEL_UNKNOWN;
+    for (uint32_t round = 0; grown && round < MAX_ROUNDS; round++) {
+        if (relax_once(s, a, price, &need, &ans, e))
+            return -1;
+        if (ans.status != ILP_FOUND)
+            return 0;
+        exact = most_worth(s, price, &best, &grown);
+        if (need > best * s->p->n_ranks) {
+            *v = exact ? LEVEL_NO : LEVEL_UNKNOWN;
+            return 0;
+        }
+    }
+    if (grown || ans.value > n_ranks * (1 + 1e-9) + 1e-9)
         return 0;
-    spare = room - need;
+    *keep = ARENA_NEW(a, bool, s->n_pat);
     s->support = 0;
-    for (uint32_t j = 0; j < n_cols; j++) {
+    for (uint32_t j = 0; j < s->n_pat; j++) {
         uint64_t load = 0;
 
-        keep[j] = best - worth(s, j, price) <= spare;
+        (*keep)[j] = !exact || best - worth(s, j, price) <= best * s->p->n_ranks - need;
         for (uint32_t c = 0; c < s->n && ans.x[j] > 1e-9; c++)
             load += s->pat[(size_t)j * s->n + c] * s->w[c][0];
         s->support = num_max(s->support, load);
@@ -367,7 +427,7 @@ static int search_whole(struct search *s, struct arena *a, const bool *keep, enu
 static int try_level(struct search *s, uint64_t level, bool whole, enum verdict *v, struct err *e)
 {
     struct arena tmp;
-    bool *keep;
+    bool *keep = NULL;
     int rc;
 
     if (!set_level(s, level)) {
@@ -377,17 +437,18 @@ static int try_level(struct search *s, uint64_t level, bool whole, enum verdict 
     enumerate(s);
     if (!s->complete)
         enumerate_near_share(s);
-    if (!all_classes_occur(s)) {
-        *v = s->complete ? LEVEL_NO : LEVEL_UNKNOWN;
+    if (s->complete && !all_classes_occur(s)) {
+        *v = LEVEL_NO;
         return 0;
     }
+    if (!s->complete)
+        add_single_classes(s);
     if (pivots_left(s) == 0) {
         *v = LEVEL_UNKNOWN;
         return 0;
     }
     arena_init(&tmp);
-    keep = ARENA_NEW(&tmp, bool, s->n_pat);
-    rc = relax(s, &tmp, keep, v, e);
+    rc = relax(s, &tmp, &keep, v, e);
     if (rc == 0 && whole && *v == LEVEL_YES)
         rc = search_whole(s, &tmp, keep, v, e);
     arena_release(&tmp);
@@ -420,9 +481,10 @@ static int search_levels(struct search *s, uint64_t *bound, uint64_t *value, str
 {
     uint64_t lo = *bound, hi = *value; /* lo: first level not tried; hi: reached */
     uint64_t step = num_max(1, (hi - lo) / 64), at = lo;
+    uint32_t n_unknown = 0;
     bool climbing = true;
 
-    while (lo < hi && pivots_left(s) > 0) {
+    while (lo < hi && pivots_left(s) > 0 && n_unknown < MAX_UNKNOWN) {
         enum verdict v;
 
         if (at >= hi || !climbing)
@@ -436,6 +498,8 @@ static int search_levels(struct search *s, uint64_t *bound, uint64_t *value, str
         }
         if (v == LEVEL_NO)
             *bound = num_max(*bound, at + 1);
+        else
+            n_unknown++;
         lo = at + 1;
         at += step;
         step *= 2;

@@ -6,6 +6,10 @@
  * integer program with one row per class: planner/ilp.h answers it. Bisection on T finds the level, first with the
  * linear relaxation, then with integers.
  *
+ * Where the patterns of a level are too many, those near the even share are taken and the ones the relaxation asks for
+ * are added: the most valuable pattern under its duals is a knapsack (planner/knapsack.h), solved exactly, so the bound
+ * stays a proof; the integer search over these columns then may miss a packing, and reports "unknown" instead of "no".
+ *
  * What is proven, is proven in integers: duals y of the relaxation, cut to whole numbers Y, show that T is too low when
  * sum(count*Y) > n * max over patterns(sum a*Y). The same Y rules out most columns before the integer search.
  * Only "no integer packing" from GLPK's branch and bound rests on floating point (of a program whose coefficients are
