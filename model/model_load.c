@@ -1,0 +1,111 @@
+/* From what the user wrote to a model: one-line form, path, bundled name, in this order. */
+#include "core/file.h"
+#include "core/json.h"
+#include "core/suggest.h"
+#include "model/model.h"
+
+#include <string.h>
+#include <sys/stat.h>
+
+enum { MAX_CONFIG_BYTES = 16 << 20 };
+
+static bool ends_with(const char *s, const char *end)
+{
+    size_t n = strlen(s), k = strlen(end);
+
+    return n >= k && !strcmp(s + n - k, end);
+}
+
+/* The name to show: a config.json is called by its folder, another file by its own name without .json. */
+static const char *name_of(const char *path, struct arena *a)
+{
+    char *s = arena_strdup(a, path), *slash;
+    size_t n = strlen(s);
+
+    while (n > 1 && s[n - 1] == '/')
+        s[--n] = 0;
+    slash = strrchr(s, '/');
+    if (slash && slash > s && !strcmp(slash, "/config.json")) {
+        *slash = 0;
+        slash = strrchr(s, '/');
+    }
+    if (slash && slash[1] && strcmp(slash + 1, ".") != 0 && strcmp(slash + 1, "..") != 0)
+        s = slash + 1;
+    if (ends_with(s, ".json") && strlen(s) > 5)
+        s[strlen(s) - 5] = 0;
+    return s;
+}
+
+static int load_file(const char *path, const char *shown, struct arena *a, struct model *m,
+                     struct err *e)
+{
+    char *text;
+    size_t len;
+    int rc;
+
+    if (file_read(path, MAX_CONFIG_BYTES, &text, &len, e))
+        return -1;
+    rc = model_from_config(text, len, path, a, m, e);
+    mem_free(text);
+    if (!rc)
+        m->name = name_of(shown, a);
+    return rc;
+}
+
+static int load_path(const char *path, bool is_folder, struct arena *a, struct model *m,
+                     struct err *e)
+{
+    struct stat st;
+    const char *config;
+
+    if (!is_folder) {
+        if (ends_with(path, ".safetensors") || ends_with(path, ".index.json"))
+            return err_set(e, ERR_UNSUPPORTED,
+                           "'%.300s': this version reads a model from its config.json only; give "
+                           "that file or its folder",
+                           path);
+        return load_file(path, path, a, m, e);
+    }
+    config = arena_printf(a, "%s%sconfig.json", path, ends_with(path, "/") ? "" : "/");
+    if (stat(config, &st))
+        return err_set(e, ERR_IO, "the folder '%.300s' has no config.json", path);
+    return load_file(config, path, a, m, e);
+}
+
+static int unknown(const char *what, struct err *e)
+{
+    const char *const *names = model_bundled_names();
+    const char *base = strrchr(what, '/'); /* "meta-llama/Llama-2-7b" */
+    struct suggest_text hint = suggest(what, names, suggest_count(names));
+
+    if (!*hint.s && base)
+        hint = suggest(base + 1, names, suggest_count(names));
+    return err_set(
+        e, ERR_UNKNOWN,
+        "model '%.200s' is neither a file nor a bundled name%s; give a config.json, its "
+        "folder, block:layers=L,hidden=H,heads=A,... or a name of 'ballast model --list'",
+        what, hint.s);
+}
+
+int model_load(const char *what, uint64_t seq_len, struct arena *a, struct model *m, struct err *e)
+{
+    const char *text;
+    struct stat st;
+
+    if (!strncmp(what, "block", 5) && strchr(what, ':'))
+        return model_from_synthetic(what, seq_len, a, m, e);
+    if (stat(what, &st) == 0)
+        return load_path(what, S_ISDIR(st.st_mode), a, m, e);
+    text = model_bundled_config(what);
+    if (text) {
+        if (model_from_config(text, strlen(text), what, a, m, e))
+            return -1;
+        for (const char *const *n = model_bundled_names(); *n; n++)
+            if (model_bundled_config(*n) == text)
+                m->name = *n;
+        return 0;
+    }
+    if (ends_with(what, ".json") || ends_with(what, ".safetensors"))
+        return load_file(what, what, a, m, e); /* says why it cannot be read */
+    return unknown(what, e);
+}
