@@ -98,7 +98,6 @@ uint64_t op_coll_bytes(const struct program *p, const struct op *o, const struct
 
 struct walk {
     const struct program *p;
-    const struct role *role;
     uint32_t rank;
     struct instance at;
     int (*fn)(void *ctx, const struct instance *i);
@@ -216,13 +215,21 @@ const struct role *program_role(const struct program *p, uint32_t rank)
     return NULL;
 }
 
-int program_walk(const struct program *p, uint32_t rank,
-                 int (*fn)(void *ctx, const struct instance *i), void *ctx)
+int program_walk_range(const struct program *p, uint32_t rank, uint32_t first_op, uint32_t n_ops,
+                       int (*fn)(void *ctx, const struct instance *i), void *ctx)
 {
-    struct walk w = {.p = p, .rank = rank, .role = program_role(p, rank), .fn = fn, .ctx = ctx};
+    struct walk w = {.p = p, .rank = rank, .fn = fn, .ctx = ctx};
 
-    BUG_ON(!w.role);
-    return walk_range(&w, w.role->first_op, w.role->n_ops, PROGRAM_NONE);
+    return walk_range(&w, first_op, n_ops, PROGRAM_NONE);
+}
+
+int program_walk(const struct program *p, uint32_t rank, int (*fn)(void *ctx, const struct instance *i),
+                 void *ctx)
+{
+    const struct role *role = program_role(p, rank);
+
+    BUG_ON(!role);
+    return program_walk_range(p, rank, role->first_op, role->n_ops, fn, ctx);
 }
 
 /* ---- checks ---- */

@@ -263,9 +263,13 @@ uint64_t op_coll_bytes(const struct program *p, const struct op *o, const struct
 int program_walk(const struct program *p, uint32_t rank,
                  int (*fn)(void *ctx, const struct instance *i), void *ctx);
 
+/* The same for a part of the list that starts and ends outside loops. */
+int program_walk_range(const struct program *p, uint32_t rank, uint32_t first_op, uint32_t n_ops,
+                       int (*fn)(void *ctx, const struct instance *i), void *ctx);
+const struct role *program_role(const struct program *p, uint32_t rank);
+
 /* Structural checks: ids, loop nesting, waits on existing ops, groups that fit the world, segments inside their units and
  * disjoint, every reserve released. ERR_INVALID names the op. Used by tests and before exec. */
-const struct role *program_role(const struct program *p, uint32_t rank);
 
 int program_check(const struct program *p, struct err *e);
 

@@ -32,7 +32,9 @@ const char *time_category_name(enum time_category t);
 
 struct sim_instance {
     struct instance id;
-    uint32_t rank; /* representative of its class */
+    uint32_t rank;       /* representative of its class */
+    bool shared;         /* by all ranks */
+    enum coll_algo algo; /* of a segment collective; AUTO: none */
     int64_t start_ps, end_ps;
 };
 

@@ -1,0 +1,419 @@
+#include "sim/collective.h"
+
+#include "core/num.h"
+
+#include <math.h>
+#include <string.h>
+
+/* Peers that one GPU's grouped sends reach at once: NCCL runs them on as many channels. */
+enum { P2P_AT_ONCE = 16 };
+
+struct key {
+    uint32_t kind, algo, table, row, group, repeat, wire, reserved;
+    uint64_t bytes, piece;
+};
+struct coll_cache_slot {
+    struct key key;
+    struct coll_activity *value;
+};
+
+void coll_cache_init(struct coll_cache *k, const struct program *p, const struct cluster *c)
+{
+    memset(k, 0, sizeof(*k));
+    k->p = p;
+    k->c = c;
+    arena_init(&k->arena);
+}
+
+void coll_cache_release(struct coll_cache *k)
+{
+    mem_free(k->slots);
+    arena_release(&k->arena);
+    memset(k, 0, sizeof(*k));
+}
+
+/* ---- resources ---- */
+
+static uint32_t n_nodes(const struct program *p)
+{
+    return (uint32_t)num_ceil_div(p->world, p->gpus_per_node);
+}
+
+static uint32_t n_leaves(const struct program *p, const struct cluster *c)
+{
+    return c->nodes_per_leaf ? (uint32_t)num_ceil_div(n_nodes(p), c->nodes_per_leaf) : 1;
+}
+
+double coll_capacity(const struct cluster *c, enum sim_resource r)
+{
+    uint32_t nics = c->nics_per_node ? c->nics_per_node : 1;
+
+    switch (r) {
+    case RESOURCE_SM:
+        return 1.0;
+    case RESOURCE_HBM:
+        return c->device.hbm_Bps / 1e12;
+    case RESOURCE_NVLINK_TX:
+    case RESOURCE_NVLINK_RX:
+        return c->nvlink_Bps * c->nvlink_efficiency / 1e12;
+    case RESOURCE_NIC_TX:
+    case RESOURCE_NIC_RX:
+        return c->nic_Bps * c->nic_efficiency / 1e12;
+    case RESOURCE_LEAF_UP:
+    case RESOURCE_LEAF_DOWN:
+        return (c->nodes_per_leaf ? c->nodes_per_leaf : 1) * nics * c->nic_Bps * c->nic_efficiency /
+               (c->oversubscription > 1 ? c->oversubscription : 1) / 1e12;
+    case RESOURCE_N:
+        break;
+    }
+    return 0;
+}
+
+void coll_make_kinds(struct fluid *f, const struct program *p, const struct cluster *c)
+{
+    uint32_t nics = n_nodes(p) * (c->nics_per_node ? c->nics_per_node : 1);
+
+    for (int r = 0; r < RESOURCE_N; r++) {
+        uint32_t n = p->world;
+        uint32_t id;
+
+        if (r == RESOURCE_NIC_TX || r == RESOURCE_NIC_RX)
+            n = nics;
+        if (r == RESOURCE_LEAF_UP || r == RESOURCE_LEAF_DOWN)
+            n = n_leaves(p, c);
+        id = fluid_kind(f, sim_resource_name((enum sim_resource)r), n,
+                        coll_capacity(c, (enum sim_resource)r));
+        BUG_ON(id != (uint32_t)r);
+    }
+}
+
+/* ---- latency ---- */
+
+/* Steps of one call that follow each other, inside nodes and between them. */
+struct steps {
+    double in_node, net;
+};
+
+static struct steps count_steps(const struct program *p, const struct op *o,
+                                const struct instance *i, const struct group_shape *s,
+                                enum coll_algo algo)
+{
+    double n = s->n, nodes = s->nodes, g = s->per_node, k = 1;
+    const struct collective *c = &o->coll;
+
+    switch (c->kind) {
+    case COLL_ALL_REDUCE:
+        k = 2;
+        break;
+    case COLL_ALL_GATHER:
+    case COLL_REDUCE_SCATTER:
+        break;
+    case COLL_ALL_TO_ALL:
+        return (struct steps){ceil((g - 1) / P2P_AT_ONCE), ceil((n - g) / P2P_AT_ONCE)};
+    case COLL_BROADCAST:
+    case COLL_REDUCE:
+    case COLL_SEGMENT_GATHER:
+    case COLL_SEGMENT_REDUCE: {
+        const struct segment_table *t =
+            c->kind == COLL_SEGMENT_GATHER || c->kind == COLL_SEGMENT_REDUCE
+                ? &p->segment_tables[c->table]
+                : NULL;
+        const struct segment *seg =
+            t ? &t->segments[t->start[t->n_units == 1 ? 0 : i->unit]] : NULL;
+
+        if (seg && seg->to_n < s->n) { /* ranges: the longest is what its bytes say; neighbours */
+            n = seg->to_n;
+            nodes = ceil(n / p->gpus_per_node);
+        }
+        switch (algo) {
+        case ALGO_P2P:
+            return (struct steps){ceil((g - 1) / P2P_AT_ONCE), ceil((n - g) / P2P_AT_ONCE)};
+        case ALGO_TREE:
+            return (struct steps){g - 1, nodes > 1 ? ceil(log2(nodes)) : 0};
+        case ALGO_HIERARCHICAL:
+            return (struct steps){g - 1, nodes > 1 ? 1 + ceil((nodes - 1) / P2P_AT_ONCE) : 0};
+        default:
+            break; /* ring, padded */
+        }
+        break;
+    }
+    case COLL_SEND:
+    case COLL_RECV:
+        return (struct steps){0, 1};
+    case COLL_N:
+        break;
+    }
+    if (nodes <= 1)
+        return (struct steps){k * (n - 1), 0};
+    return (struct steps){k * (n - 1) * (n - nodes) / n, k * (n - 1) * nodes / n};
+}
+
+/* ---- use of links ---- */
+
+struct amounts {
+    double every;
+    struct fluid_amount *only;
+    uint32_t n_only;
+    double most;
+};
+
+static void note(struct amounts *a, uint32_t instance, double amount)
+{
+    a->only[a->n_only++] = (struct fluid_amount){instance, amount};
+    if (amount > a->most)
+        a->most = amount;
+}
+
+static double nvlink_bytes(const struct traffic_bytes *b, bool tx)
+{
+    return (double)(tx ? b->sent_intra : b->recv_intra);
+}
+
+static void nvlink_amounts(const struct traffic *t, bool tx, struct arena *a, struct amounts *out)
+{
+    out->every = out->most = nvlink_bytes(&t->every, tx);
+    out->only = ARENA_NEW(a, struct fluid_amount, t->n_only);
+    for (uint32_t i = 0; i < t->n_only; i++)
+        note(out, t->only[i].rank, nvlink_bytes(&t->only[i].bytes, tx));
+}
+
+static void nic_amounts(const struct coll_cache *k, const struct traffic *t, bool tx,
+                        struct arena *a, struct amounts *out)
+{
+    const struct cluster *c = k->c;
+    uint32_t nics = c->nics_per_node ? c->nics_per_node : 1, gpn = k->p->gpus_per_node, most = 0,
+             node = 0;
+    uint32_t gpus_of[CLUSTER_MAX_NICS_PER_NODE] = {0};
+    uint32_t touched = 0;
+
+    for (uint32_t g = 0; g < gpn; g++)
+        if (++gpus_of[c->nic_of_gpu[g]] > most)
+            most = gpus_of[c->nic_of_gpu[g]];
+    out->every = out->most = most * (double)(tx ? t->every.sent_inter : t->every.recv_inter);
+    for (uint32_t i = 0; i < t->n_only; i++)
+        if (i == 0 || t->only[i].rank / gpn != t->only[i - 1].rank / gpn)
+            touched++;
+    out->only = ARENA_NEW(a, struct fluid_amount, (size_t)touched * nics);
+    for (uint32_t i = 0; i < t->n_only;) {
+        double sum[CLUSTER_MAX_NICS_PER_NODE] = {0};
+
+        node = t->only[i].rank / gpn;
+        for (uint32_t r = node * gpn; r < (node + 1) * gpn && r < k->p->world; r++) {
+            const struct traffic_bytes *b = &t->every;
+
+            if (i < t->n_only && t->only[i].rank == r)
+                b = &t->only[i++].bytes;
+            sum[c->nic_of_gpu[r - node * gpn]] += (double)(tx ? b->sent_inter : b->recv_inter);
+        }
+        for (uint32_t n = 0; n < nics; n++)
+            note(out, node * nics + n, sum[n]);
+    }
+}
+
+/* Up- and down-links of leaves: of the bytes between nodes, the share whose peer sits under another leaf. Rings and
+ * trees run along nodes, so only a leaf's last node crosses; direct sends go everywhere. */
+static double leaf_amount(const struct coll_cache *k, const struct amounts *nic,
+                          const struct group_shape *s, bool direct)
+{
+    uint32_t nics = k->c->nics_per_node ? k->c->nics_per_node : 1, per = k->c->nodes_per_leaf;
+
+    if (!per || s->nodes <= per)
+        return 0;
+    if (direct)
+        return nic->every * nics * per * (s->nodes - per) / (s->nodes - 1.0);
+    return nic->every * nics;
+}
+
+/* ---- one activity ---- */
+
+static void add_use(struct coll_activity *x, struct fluid_use *uses, enum sim_resource r,
+                    const struct amounts *a, double work)
+{
+    struct fluid_use *u = &uses[x->activity.n_uses];
+
+    if (a->most <= 0)
+        return;
+    for (uint32_t i = 0; i < a->n_only; i++)
+        a->only[i].amount /= work;
+    *u = (struct fluid_use){
+        .kind = (uint32_t)r, .every = a->every / work, .only = a->only, .n_only = a->n_only};
+    x->activity.n_uses++;
+}
+
+static void choose_protocol(const struct coll_cache *k, struct coll_activity *x,
+                            const struct steps *st, double calls, double transfer_s, uint32_t n)
+{
+    const struct coll_constants *c = &k->c->coll;
+    double best = INFINITY;
+
+    for (int i = 0; i < PROTOCOL_N; i++) {
+        double per_call = transfer_s / calls, ramp = 0, latency, total;
+
+        if (i == PROTOCOL_SIMPLE && per_call > 0) {
+            double scale = pow(n / 8.0, 0.75);
+
+            ramp = c->ramp_s * scale * per_call / (per_call + c->ramp_at_s * scale);
+        }
+        latency =
+            calls * (c->base_s[i] + st->in_node * c->step_s[i] + st->net * c->net_step_s[i] + ramp);
+        total = latency + transfer_s / c->rate_share[i];
+        if (total < best) {
+            best = total;
+            x->protocol = (enum coll_protocol)i;
+            x->activity.latency_ps = llround(latency * 1e12);
+        }
+    }
+    x->alone_ps = llround(best * 1e12);
+}
+
+static struct coll_activity *make(const struct coll_cache *k, const struct op *o,
+                                  const struct instance *i, enum coll_algo algo,
+                                  struct arena *arena)
+{
+    const struct group_shape s = group_shape(k->p, &k->p->groups[o->coll.group]);
+    struct coll_activity *x = ARENA_NEW(arena, struct coll_activity, 1);
+    struct fluid_use *uses = ARENA_NEW(arena, struct fluid_use, RESOURCE_N);
+    struct amounts a[RESOURCE_N];
+    uint64_t bytes = op_coll_bytes(k->p, o, i);
+    double transfer_ps = 0, work = 0, calls;
+    struct steps st;
+    bool direct = algo == ALGO_P2P || algo == ALGO_HIERARCHICAL || o->coll.kind == COLL_ALL_TO_ALL;
+
+    memset(a, 0, sizeof(a));
+    x->algo = algo;
+    traffic_of(k->p, o, i, algo, arena, &x->traffic);
+    nvlink_amounts(&x->traffic, true, arena, &a[RESOURCE_NVLINK_TX]);
+    nvlink_amounts(&x->traffic, false, arena, &a[RESOURCE_NVLINK_RX]);
+    nic_amounts(k, &x->traffic, true, arena, &a[RESOURCE_NIC_TX]);
+    nic_amounts(k, &x->traffic, false, arena, &a[RESOURCE_NIC_RX]);
+    a[RESOURCE_LEAF_UP].every = a[RESOURCE_LEAF_UP].most =
+        leaf_amount(k, &a[RESOURCE_NIC_TX], &s, direct);
+    a[RESOURCE_LEAF_DOWN].every = a[RESOURCE_LEAF_DOWN].most =
+        leaf_amount(k, &a[RESOURCE_NIC_RX], &s, direct);
+    /* every byte sent is read from HBM and every byte received written to it */
+    a[RESOURCE_HBM].every = a[RESOURCE_HBM].most =
+        (double)(x->traffic.every.sent_intra + x->traffic.every.sent_inter +
+                 x->traffic.every.recv_intra + x->traffic.every.recv_inter);
+    for (int r = RESOURCE_NVLINK_TX; r < RESOURCE_N; r++) {
+        double t = a[r].most / coll_capacity(k->c, (enum sim_resource)r);
+
+        if (t > transfer_ps) {
+            transfer_ps = t;
+            work = a[r].most;
+        }
+    }
+    if (s.n < 2 || work <= 0)
+        return x;
+    calls = o->coll.repeat ? o->coll.repeat : 1;
+    if (o->coll.piece_bytes && o->coll.piece_bytes < bytes)
+        calls *= (double)num_ceil_div(bytes, o->coll.piece_bytes);
+    st = count_steps(k->p, o, i, &s, algo);
+    choose_protocol(k, x, &st, calls, transfer_ps / 1e12, s.n);
+    x->activity.work = work;
+    x->activity.cap = work / transfer_ps * k->c->coll.rate_share[x->protocol];
+    x->activity.uses = uses;
+    for (int r = RESOURCE_HBM; r < RESOURCE_N; r++)
+        add_use(x, uses, (enum sim_resource)r, &a[r], work);
+    return x;
+}
+
+/* ---- the cache ---- */
+
+static uint64_t hash(const struct key *key)
+{
+    const unsigned char *b = (const unsigned char *)key;
+    uint64_t h = UINT64_C(0xcbf29ce484222325);
+
+    for (size_t i = 0; i < sizeof(*key); i++)
+        h = (h ^ b[i]) * UINT64_C(0x100000001b3);
+    return h ^ h >> 29;
+}
+
+static struct coll_cache_slot *slot(struct coll_cache *k, const struct key *key)
+{
+    size_t at;
+
+    if (k->n * 2 >= k->cap) {
+        struct coll_cache_slot *old = k->slots;
+        size_t cap = k->cap;
+
+        k->cap = cap ? 2 * cap : 256;
+        k->slots = MEM_NEW(struct coll_cache_slot, k->cap);
+        for (size_t i = 0; i < cap; i++)
+            if (old[i].value)
+                *slot(k, &old[i].key) = old[i];
+        mem_free(old);
+    }
+    for (at = hash(key) & (k->cap - 1); k->slots[at].value; at = (at + 1) & (k->cap - 1))
+        if (!memcmp(&k->slots[at].key, key, sizeof(*key)))
+            break;
+    return &k->slots[at];
+}
+
+static enum coll_algo fastest(const struct coll_cache *k, const struct op *o,
+                              const struct instance *i)
+{
+    static const enum coll_algo tried[] = {ALGO_RING, ALGO_TREE, ALGO_P2P, ALGO_HIERARCHICAL};
+    enum coll_algo best = ALGO_RING;
+    int64_t best_ps = INT64_MAX;
+    struct arena scratch;
+
+    for (size_t n = 0; n < sizeof(tried) / sizeof(tried[0]); n++) {
+        int64_t t;
+
+        arena_init(&scratch);
+        t = make(k, o, i, tried[n], &scratch)->alone_ps;
+        arena_release(&scratch);
+        if (t < best_ps) {
+            best_ps = t;
+            best = tried[n];
+        }
+    }
+    return best;
+}
+
+const struct coll_activity *coll_get(struct coll_cache *k, const struct op *o,
+                                     const struct instance *i, enum coll_algo algo)
+{
+    const struct collective *c = &o->coll;
+    bool segments = c->kind == COLL_SEGMENT_GATHER || c->kind == COLL_SEGMENT_REDUCE;
+    struct coll_cache_slot *s;
+    struct key key;
+    struct coll_activity *x;
+
+    memset(&key, 0, sizeof(key));
+    key.kind = (uint32_t)c->kind;
+    key.algo = segments ? (uint32_t)algo : (uint32_t)ALGO_RING;
+    key.group = c->group;
+    key.repeat = c->repeat;
+    key.wire = (uint32_t)c->wire;
+    key.piece = c->piece_bytes;
+    key.table = segments ? c->table : PROGRAM_NONE;
+    key.row = segments && k->p->segment_tables[c->table].n_units > 1 ? i->unit : 0;
+    key.bytes = segments ? 0 : op_coll_bytes(k->p, o, i);
+    s = slot(k, &key);
+    if (s->value)
+        return s->value;
+    if (!segments)
+        algo = ALGO_RING;
+    else if (algo == ALGO_AUTO)
+        algo = fastest(k, o, i);
+    x = make(k, o, i, algo, &k->arena);
+    s->key = key;
+    s->value = x;
+    k->n++;
+    return x;
+}
+
+int64_t sim_collective_ps(const struct program *p, const struct cluster *c, const struct op *o,
+                          const struct instance *i, enum coll_algo algo, struct arena *a)
+{
+    struct coll_cache k;
+    int64_t t;
+
+    (void)a;
+    coll_cache_init(&k, p, c);
+    t = coll_get(&k, o, i, algo)->alone_ps;
+    coll_cache_release(&k);
+    return t;
+}

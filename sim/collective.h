@@ -1,0 +1,42 @@
+/* sim/collective.h - a collective as one fluid activity: its latency, and what it uses of which links.
+ *
+ * Time alone = base + steps x step cost + ramp + bytes / rate, minimum over NCCL's protocols (physics.md): LL and LL128
+ * have cheap steps and carry a share of the rate, Simple has the full rate and a start-up that saturates (the ramp).
+ * Bytes come from model/traffic.h: what each GPU puts on NVLink and each NIC on the wire, so that an owner that sends a
+ * matrix to 63 ranks is the bottleneck at its own port.
+ */
+#ifndef BALLAST_SIM_COLLECTIVE_H
+#define BALLAST_SIM_COLLECTIVE_H
+
+#include "sim/fluid.h"
+#include "sim/sim.h"
+
+struct coll_activity {
+    struct fluid_activity activity; /* uses in the cache's arena */
+    int64_t alone_ps;
+    enum coll_algo algo;
+    enum coll_protocol protocol;
+    struct traffic traffic;
+};
+
+/* Activities by pattern: the same collective on the same segments is made once. */
+struct coll_cache {
+    const struct program *p;
+    const struct cluster *c;
+    struct arena arena;
+    struct coll_cache_slot *slots; /* owned */
+    size_t n, cap;
+};
+
+void coll_cache_init(struct coll_cache *k, const struct program *p, const struct cluster *c);
+void coll_cache_release(struct coll_cache *k);
+/* AUTO is resolved to the fastest of p2p, ring, tree and hierarchical. */
+const struct coll_activity *coll_get(struct coll_cache *k, const struct op *o,
+                                     const struct instance *i, enum coll_algo algo);
+
+/* Units per ps of an instance: SM-shares, bytes. */
+double coll_capacity(const struct cluster *c, enum sim_resource r);
+/* Creates the kinds of sim_resource in the order of the enum. */
+void coll_make_kinds(struct fluid *f, const struct program *p, const struct cluster *c);
+
+#endif

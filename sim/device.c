@@ -1,0 +1,95 @@
+/* How long a kernel takes alone. GEMM: the tile and wave model of docs/MODEL.md, the best of four tile shapes;
+ * attention at the device's measured rate; everything else by its HBM traffic; never less than its launches cost the
+ * host. Newton-Schulz is its three products a step. */
+#include "sim/sim.h"
+
+#include "core/num.h"
+
+#include <math.h>
+
+/* Tile shapes of a GEMM and their rate against the largest. */
+static const struct {
+    uint32_t rows, cols;
+    double rate;
+} tiles[] = {{256, 128, 1.0}, {128, 128, 0.95}, {128, 64, 0.8}, {64, 64, 0.6}};
+
+static double gemm_s(const struct device *d, double m, double n, double k, double batch)
+{
+    double best = INFINITY, bytes = 2 * batch * (m * k + k * n + m * n), memory;
+
+    for (size_t i = 0; i < sizeof(tiles) / sizeof(tiles[0]); i++) {
+        double a = tiles[i].rows, b = tiles[i].cols;
+        double waves = ceil(batch * ceil(m / a) * ceil(n / b) / d->n_sm);
+        double s = waves * 2 * a * b * (k + d->gemm_k0) /
+                   (d->peak_flops / d->n_sm * d->gemm_efficiency * tiles[i].rate);
+
+        if (s < best)
+            best = s;
+    }
+    memory = bytes / (d->hbm_Bps * d->hbm_efficiency);
+    best *= d->sustained_factor;
+    return d->kernel_s + (best > memory ? best : memory);
+}
+
+static double newton_schulz_s(const struct device *d, const struct kernel_call *k)
+{
+    double m = (double)k->m, n = (double)k->n, part = ceil(m / (double)k->batch);
+    /* X is (m, n), m <= n; on shards each product has m/W of the rows */
+    double step = gemm_s(d, part, m, n, 1) + gemm_s(d, part, m, m, 1) + gemm_s(d, part, n, m, 1);
+    /* norm and cast once, scaling in the epilogues */
+    double once = d->kernel_s + part * n * 6 / (d->hbm_Bps * d->hbm_efficiency);
+
+    return (double)k->k * step + once;
+}
+
+/* Preconditioned updates: products in TF32, half the bf16 rate, and fp32 traffic of a few passes. */
+static double preconditioned_s(const struct device *d, const struct kernel_call *k)
+{
+    double flops =
+        (double)k->flops / (d->peak_flops / 2 * d->gemm_efficiency) * d->sustained_factor;
+    double bytes = 4.0 * 12 * (double)k->m * (double)k->n / (d->hbm_Bps * d->hbm_efficiency);
+
+    return d->kernel_s * k->launches + flops / (double)k->batch + bytes / (double)k->batch;
+}
+
+struct kernel_time sim_kernel_time(const struct device *d, const struct kernel_call *k)
+{
+    struct kernel_time t = {.hbm_bytes = (double)k->hbm_bytes};
+    double s = 0, host = (double)k->launches * d->launch_s;
+
+    switch (k->kernel) {
+    case KERNEL_NONE:
+        break;
+    case KERNEL_GEMM:
+        s = gemm_s(d, (double)k->m, (double)k->n, (double)k->k, (double)k->batch);
+        break;
+    case KERNEL_GEMM_DGRAD: /* (m,n) x (n,k) */
+        s = gemm_s(d, (double)k->m, (double)k->k, (double)k->n, (double)k->batch);
+        break;
+    case KERNEL_GEMM_WGRAD: /* (n,m) x (m,k) */
+        s = gemm_s(d, (double)k->n, (double)k->k, (double)k->m, (double)k->batch);
+        break;
+    case KERNEL_NEWTON_SCHULZ:
+    case KERNEL_NEWTON_SCHULZ_SHARDED:
+        s = newton_schulz_s(d, k);
+        t.hbm_bytes = 2 * (double)k->k * (2 * (double)(k->m * k->n) + 3 * (double)(k->m * k->m)) /
+                      (double)k->batch;
+        break;
+    case KERNEL_SHAMPOO:
+    case KERNEL_SOAP:
+        s = preconditioned_s(d, k);
+        t.hbm_bytes = 4.0 * 12 * (double)k->m * (double)k->n;
+        break;
+    default:
+        s = d->kernel_s * k->launches + (double)k->hbm_bytes / (d->hbm_Bps * d->hbm_efficiency);
+        if (kernel_bound(k->kernel) == 'A') {
+            double f = (double)k->flops / d->attention_flops;
+
+            s = d->kernel_s * k->launches +
+                (f > s - d->kernel_s * k->launches ? f : s - d->kernel_s * k->launches);
+        }
+        break;
+    }
+    t.alone_ps = llround((s > host ? s : host) * 1e12);
+    return t;
+}

@@ -1,0 +1,235 @@
+/* Memory of every rank over the step, from the reserves and releases of the operations and the times of their
+ * activities. What all ranks hold alike is one running sum; what differs (resident shards, owned gradients, the workspace
+ * of a rank's own items) is added rank by rank at the few instants where it changes.
+ * O(events log events + ranks x rank-dependent events). */
+#include "sim/run.h"
+
+#include "core/num.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+struct change {
+    int64_t t_ps;
+    uint32_t seq;
+    uint32_t buffer;
+    uint32_t unit;
+    uint32_t task;
+    uint32_t class_id; /* PROGRAM_NONE: all ranks */
+    uint64_t bytes;    /* SIZE_SEGMENTS: 0, by rank */
+    bool release;
+};
+
+static int by_time(const void *x, const void *y)
+{
+    const struct change *a = x, *b = y;
+
+    if (a->t_ps != b->t_ps)
+        return a->t_ps < b->t_ps ? -1 : 1;
+    if (a->release != b->release)
+        return a->release ? -1 : 1;
+    return a->seq < b->seq ? -1 : a->seq > b->seq;
+}
+
+struct changes {
+    struct change *list; /* owned */
+    size_t n, cap;
+};
+
+static uint64_t size_of(const struct program *p, const struct buffer *b, uint32_t unit,
+                        uint32_t item)
+{
+    switch (b->rule) {
+    case SIZE_CONST:
+        return b->bytes;
+    case SIZE_BY_UNIT:
+        return b->unit_bytes[unit];
+    case SIZE_BY_ITEM:
+        return b->item_bytes[item];
+    case SIZE_BY_RANK:
+    case SIZE_SEGMENTS:
+        break;
+    }
+    (void)p;
+    return 0;
+}
+
+static void collect(const struct run *r, struct changes *c)
+{
+    const struct program *p = r->p;
+
+    for (uint32_t i = 0; i < r->n_tasks; i++) {
+        const struct task *t = &r->tasks[i];
+        const struct op *o = &p->ops[t->id.op];
+
+        if (t->joint)
+            continue;
+        for (uint32_t k = 0; k < o->n_lives; k++) {
+            const struct life *l = &o->lives[k];
+            int64_t unit = (int64_t)t->id.unit + l->d_unit;
+            const struct buffer *b = &p->buffers[l->buffer];
+
+            if (unit < 0 || unit >= p->model->n_units)
+                continue;
+            c->list = mem_grow(c->list, &c->cap, c->n + 1, sizeof(*c->list));
+            c->list[c->n] = (struct change){
+                .t_ps = l->release ? fluid_end_ps(r->f, i) : fluid_ready_ps(r->f, i),
+                .seq = (uint32_t)c->n,
+                .buffer = l->buffer,
+                .unit = (uint32_t)unit,
+                .task = i,
+                .class_id = t->class_id,
+                .bytes = size_of(p, b, (uint32_t)unit, t->id.item),
+                .release = l->release,
+            };
+            c->n++;
+        }
+    }
+    qsort(c->list, c->n, sizeof(*c->list), by_time);
+}
+
+/* Does a change concern only some ranks? */
+static bool some_ranks(const struct run *r, const struct change *c)
+{
+    return c->class_id != PROGRAM_NONE || r->p->buffers[c->buffer].rule == SIZE_SEGMENTS;
+}
+
+static uint64_t segment_bytes(const struct program *p, const struct buffer *b, uint32_t unit,
+                              uint32_t rank)
+{
+    const struct segment_table *t = &p->segment_tables[b->table];
+    uint64_t sum = 0;
+
+    for (uint32_t i = t->start[unit]; i < t->start[unit + 1]; i++)
+        if (t->segments[i].root == rank)
+            sum += t->segments[i].bytes;
+    return sum;
+}
+
+/* Bytes of a change on one rank. */
+static uint64_t change_on(const struct run *r, const struct change *c, uint32_t rank)
+{
+    const struct buffer *b = &r->p->buffers[c->buffer];
+
+    if (c->class_id != PROGRAM_NONE && r->class_of[rank] != c->class_id)
+        return 0;
+    return b->rule == SIZE_SEGMENTS ? segment_bytes(r->p, b, c->unit, rank) : c->bytes;
+}
+
+static uint64_t resident(const struct program *p, uint32_t rank)
+{
+    uint64_t sum = 0;
+
+    for (uint32_t i = 0; i < p->n_buffers; i++)
+        if (p->buffers[i].persistent)
+            sum += rank_table_get(&p->buffers[i].ranks, rank);
+    return sum;
+}
+
+/* A stretch of the step in which only what all ranks share changes. */
+struct stretch {
+    size_t end;   /* index of the change that ends it */
+    int64_t most; /* of the shared running sum */
+    size_t most_at;
+};
+
+static struct stretch *stretches(const struct run *r, const struct changes *c, size_t *n_out)
+{
+    struct stretch *s = NULL;
+    size_t n = 0, cap = 0;
+    int64_t sum = 0;
+
+    s = mem_grow(s, &cap, 1, sizeof(*s));
+    s[0] = (struct stretch){.most = 0, .most_at = c->n};
+    for (size_t i = 0; i < c->n; i++) {
+        if (some_ranks(r, &c->list[i])) {
+            s[n++].end = i;
+            s = mem_grow(s, &cap, n + 1, sizeof(*s));
+            s[n] = (struct stretch){.most = sum, .most_at = i};
+            continue;
+        }
+        sum += c->list[i].release ? -(int64_t)c->list[i].bytes : (int64_t)c->list[i].bytes;
+        if (sum > s[n].most) {
+            s[n].most = sum;
+            s[n].most_at = i;
+        }
+    }
+    s[n].end = c->n;
+    *n_out = n + 1;
+    return s;
+}
+
+static int64_t peak_of(const struct run *r, const struct changes *c, const struct stretch *s,
+                       size_t n, uint32_t rank, size_t *at)
+{
+    int64_t base = (int64_t)resident(r->p, rank), own = 0, peak = -1;
+
+    for (size_t k = 0; k < n; k++) {
+        if (base + own + s[k].most > peak) {
+            peak = base + own + s[k].most;
+            *at = s[k].most_at;
+        }
+        if (s[k].end < c->n) {
+            int64_t d = (int64_t)change_on(r, &c->list[s[k].end], rank);
+
+            own += c->list[s[k].end].release ? -d : d;
+        }
+    }
+    return peak;
+}
+
+static void parts_at(const struct run *r, const struct changes *c, uint32_t rank, size_t at,
+                     uint64_t *parts)
+{
+    const struct program *p = r->p;
+
+    memset(parts, 0, MEM_PART_N * sizeof(*parts));
+    for (uint32_t i = 0; i < p->n_buffers; i++)
+        if (p->buffers[i].persistent)
+            parts[p->buffers[i].part] += rank_table_get(&p->buffers[i].ranks, rank);
+    for (size_t i = 0; i <= at && i < c->n; i++) {
+        uint64_t d = change_on(r, &c->list[i], rank);
+
+        if (c->list[i].release)
+            parts[p->buffers[c->list[i].buffer].part] -= d;
+        else
+            parts[p->buffers[c->list[i].buffer].part] += d;
+    }
+}
+
+void run_memory(const struct run *r, struct sim_memory *m)
+{
+    const struct device *d = &r->c->device;
+    struct changes c = {0};
+    struct stretch *s;
+    size_t n, at = 0, best_at = 0;
+    int64_t most = -1, least = INT64_MAX;
+
+    collect(r, &c);
+    s = stretches(r, &c, &n);
+    memset(m, 0, sizeof(*m));
+    for (uint32_t rank = 0; rank < r->p->world; rank++) {
+        int64_t peak = peak_of(r, &c, s, n, rank, &at);
+
+        if (peak > most) {
+            most = peak;
+            m->rank = rank;
+            best_at = at;
+        }
+        if (peak < least)
+            least = peak;
+    }
+    BUG_ON(most < 0 || least < 0);
+    m->peak_bytes = (uint64_t)most;
+    m->min_peak_bytes = (uint64_t)least;
+    parts_at(r, &c, m->rank, best_at, m->parts);
+    m->parts[MEM_CONTEXT] = d->context_bytes;
+    if (best_at < c.n) {
+        m->at = r->tasks[c.list[best_at].task].id;
+        m->at_ps = c.list[best_at].t_ps;
+    }
+    m->driver_bytes = d->context_bytes + (uint64_t)((double)most * (1 + d->fragmentation));
+    m->driver_min_bytes = d->context_bytes + (uint64_t)((double)least * (1 + d->fragmentation));
+    mem_free(s);
+    mem_free(c.list);
+}

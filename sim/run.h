@@ -1,0 +1,39 @@
+/* sim/run.h - one simulated step, between building it (sim.c) and reading it (predict.c, memory.c, trace.c). */
+#ifndef BALLAST_SIM_RUN_H
+#define BALLAST_SIM_RUN_H
+
+#include "sim/collective.h"
+#include "sim/fluid.h"
+#include "sim/sim.h"
+
+/* One activity: an instance of all ranks, or of the ranks of one class. */
+struct task {
+    struct instance id;
+    uint32_t class_id;                /* or PROGRAM_NONE: all */
+    bool joint;                       /* no operation: the end of a loop over own items */
+    const struct coll_activity *coll; /* of a collective */
+};
+
+struct run {
+    const struct program *p;
+    const struct cluster *c;
+    struct fluid *f; /* owned; task i is activity i */
+    struct coll_cache cache;
+    struct task *tasks; /* owned [n_tasks] */
+    uint32_t n_tasks;
+    size_t cap_tasks;
+    uint32_t n_classes;
+    uint32_t *class_of; /* owned [world] */
+    uint32_t *rep;      /* owned [n_classes] */
+    bool unfold;
+    struct arena arena;
+};
+
+int run_program(struct run *r, const struct program *p, const struct cluster *c, bool unfold,
+                struct err *e);
+void run_release(struct run *r);
+
+/* memory.c: walk the reserves and releases of a finished run. */
+void run_memory(const struct run *r, struct sim_memory *m);
+
+#endif
