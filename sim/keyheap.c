@@ -18,7 +18,7 @@ void keyheap_release(struct keyheap *h)
 
 static bool before(struct keyheap_item a, struct keyheap_item b)
 {
-    return a.key != b.key ? a.key < b.key : a.id < b.id;
+    return a.key < b.key;
 }
 
 static void place(struct keyheap *h, size_t i, struct keyheap_item it)

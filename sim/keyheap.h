@@ -1,8 +1,8 @@
 /* sim/keyheap.h - a min-heap of numbered things whose keys move.
  *
- * Ordered by (key, id), so that the top is a function of the contents, not of their history. A 4-ary heap with the
- * position of every id: setting, moving and removing a key cost O(log len). Keys are int64_t; a double >= 0 orders
- * like its bits (keyheap_of_double).
+ * A 4-ary heap with the position of every id: setting, moving and removing a key cost O(log len). Equal keys come out
+ * in an order that depends on the calls before (the same calls, the same order): callers take all of one key together.
+ * Keys are int64_t; a double >= 0 orders like its bits (keyheap_of_double).
  */
 #ifndef BALLAST_SIM_KEYHEAP_H
 #define BALLAST_SIM_KEYHEAP_H

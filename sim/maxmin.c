@@ -8,7 +8,8 @@
 #include <stdbool.h>
 #include <string.h>
 
-static const double LOOSE = -1;   /* in place of a level */
+static const double LOOSE = -1;        /* in place of a level */
+static const double FAIR_SLACK = 1e-9; /* relative: what sums of loads may be off */
 static const double SAME = 1e-12; /* relative: levels, and loads, that differ by rounding at most */
 
 struct user {
@@ -27,7 +28,11 @@ struct con {
     uint32_t listed;   /* place in kind.singled + 1, or 0; the rest of a kind is never listed */
     bool own_capacity; /* stays singled out */
     bool stale;        /* its key in the heap is only a lower bound, max_level is unknown */
-    double max_level;  /* of its settled users */
+    bool risky;        /* may be overfull: some user settled above `safe` */
+    double max_level;  /* of its settled users, when not stale */
+    double load;       /* of all users, a little more by rounding */
+    double top;        /* no user is above this level */
+    double safe;       /* it fits as long as its loose users settle at or below this level */
     double fill;       /* the level at which it was full last: it holds its users of this level */
 };
 
@@ -153,6 +158,7 @@ static void user_add(struct con *c, uint32_t slot, uint32_t id, double load)
     memmove(c->users + at + 1, c->users + at, (c->n_users - at) * sizeof(*c->users));
     c->users[at] = (struct user){.slot = slot, .id = id, .load = load};
     c->n_users++;
+    c->load += load;
 }
 
 static bool user_remove(struct con *c, uint32_t id)
@@ -163,6 +169,8 @@ static bool user_remove(struct con *c, uint32_t id)
         return false;
     c->n_users--;
     memmove(c->users + at, c->users + at + 1, (c->n_users - at) * sizeof(*c->users));
+    for (c->load = 0, at = 0; at < c->n_users; at++) /* subtracting would lose digits */
+        c->load += c->users[at].load;
     return true;
 }
 
@@ -171,19 +179,37 @@ static bool has_rest(const struct kind *k)
     return k->n_singled < k->n;
 }
 
-/* The level of con c is to be looked at again; it is at least `bound`. */
-static void refill(struct maxmin *m, uint32_t c, double bound)
+/* Equal shares for all: no con fills at a lower level. */
+static double fair_level(const struct con *c)
 {
-    int64_t key = keyheap_of_double(bound);
+    return c->capacity / c->load * (1 - FAIR_SLACK);
+}
 
-    m->cons[c].stale = true;
-    if (!keyheap_has(&m->filling, c) || key < keyheap_key(&m->filling, c))
+/* The level of con c is to be looked at again, since a user of it became loose that was at `level` (0: it is new, or
+ * nothing is known). */
+static void refill(struct maxmin *m, uint32_t c, double level)
+{
+    struct con *con = &m->cons[c];
+    double fair = fair_level(con);
+    int64_t key = keyheap_of_double(level > fair ? level : fair);
+
+    con->stale = true;
+    if (!keyheap_has(&m->filling, c)) {
+        con->safe = level;
+        con->risky = false;
+        keyheap_set(&m->filling, c, key);
+        return;
+    }
+    if (level < con->safe)
+        con->safe = level;
+    if (key < keyheap_key(&m->filling, c))
         keyheap_set(&m->filling, c, key);
 }
 
 /* Call visit() for every con that slot may use: exactly those of its `only`, and all of a kind with `every`. */
-static void for_cons(struct maxmin *m, uint32_t slot,
-                     void (*visit)(struct maxmin *, uint32_t con, double), double arg)
+static inline __attribute__((always_inline)) void
+for_cons(struct maxmin *m, uint32_t slot, void (*visit)(struct maxmin *, uint32_t con, double),
+         double arg)
 {
     const struct runner *r = &m->runners[slot];
     const struct kind *k;
@@ -202,7 +228,7 @@ static void for_cons(struct maxmin *m, uint32_t slot,
     }
 }
 
-/* Make a settled activity loose. Any con of it fills no lower than at its present level. */
+/* Make a settled activity loose. Its cons do not fill below the level that it had. */
 static void loosen(struct maxmin *m, uint32_t slot)
 {
     struct runner *r = &m->runners[slot];
@@ -271,6 +297,8 @@ static void single_out(struct maxmin *m, uint32_t c)
     if (rest->n_users)
         memcpy(con->users, rest->users, rest->n_users * sizeof(*con->users));
     con->n_users = rest->n_users;
+    con->load = rest->load;
+    con->top = rest->top;
     con->fill = rest->fill;
     if (con->n_users)
         refill(m, c, 0);
@@ -287,8 +315,10 @@ static void put_back(struct maxmin *m, uint32_t c)
     m->cons[last].listed = con->listed;
     con->listed = 0;
     con->n_users = 0;
+    con->load = 0;
     if (!has_rest(k)) {
         m->cons[k->rest].fill = 0;
+        m->cons[k->rest].top = INFINITY;
         if (m->cons[k->rest].n_users)
             refill(m, k->rest, 0);
     }
@@ -429,10 +459,14 @@ void maxmin_end(struct maxmin *m, uint32_t slot)
 
 /* Filling. */
 
-static void mark_stale(struct maxmin *m, uint32_t c, double unused)
+static void note_settled(struct maxmin *m, uint32_t c, double level)
 {
-    (void)unused;
-    m->cons[c].stale = true;
+    struct con *con = &m->cons[c];
+
+    con->stale = true;
+    con->risky |= level > con->safe;
+    if (level > con->top)
+        con->top = level;
 }
 
 static void settle(struct maxmin *m, uint32_t slot, double level, bool at_cap)
@@ -445,7 +479,7 @@ static void settle(struct maxmin *m, uint32_t slot, double level, bool at_cap)
     if (r->cap > 0)
         keyheap_remove(&m->capped, slot);
     r->at_cap = at_cap;
-    for_cons(m, slot, mark_stale, 0);
+    for_cons(m, slot, note_settled, level);
     if (level == r->old_level)
         return;
     m->changed =
@@ -479,6 +513,7 @@ static bool fill_level(struct maxmin *m, struct con *con, double *out)
                 con->max_level = lev;
         }
         if (threshold == INFINITY && !any_loose) {
+            con->top = con->max_level;
             if (left >= -SAME * con->capacity)
                 return false;
             threshold = 0;
@@ -491,8 +526,16 @@ static bool fill_level(struct maxmin *m, struct con *con, double *out)
             break;
         threshold = lev;
     }
+    con->top = con->max_level;
     *out = lev;
     return true;
+}
+
+/* A singled out instance, or the rest of a kind as long as there is one. */
+static bool is_used(const struct maxmin *m, uint32_t c)
+{
+    return m->cons[c].listed ||
+           (m->kinds[m->cons[c].kind].rest == c && has_rest(&m->kinds[m->cons[c].kind]));
 }
 
 /* Compute the level of the con at the top of the heap, and move it there. */
@@ -502,12 +545,17 @@ static void freshen(struct maxmin *m, uint32_t c, double floor)
     double level;
 
     con->stale = false;
-    if ((!con->listed && !has_rest(&m->kinds[con->kind])) || !fill_level(m, con, &level)) {
+    if (!is_used(m, c) || !fill_level(m, con, &level)) {
         keyheap_remove(&m->filling, c);
         return;
     }
-    /* Levels are found in ascending order; less is rounding. */
-    keyheap_set(&m->filling, c, keyheap_of_double(level > floor ? level : floor));
+    if (level < floor) /* levels are found in ascending order; less is rounding */
+        level = floor;
+    if (con->max_level <= level) {
+        con->safe = level;
+        con->risky = false;
+    }
+    keyheap_set(&m->filling, c, keyheap_of_double(level));
 }
 
 /* Take all cons off the heap that fill at `key`, exactly; 0 when a user became loose on the way and it is to do
@@ -547,13 +595,46 @@ static void settle_users(struct maxmin *m, uint32_t c, double level)
             settle(m, con->users[i].slot, level, false);
 }
 
+/* Has a con that no one is loose on become overfull? */
+static bool is_overfull(struct maxmin *m, uint32_t c)
+{
+    struct con *con = &m->cons[c];
+    double level;
+
+    return con->risky && con->top > fair_level(con) && is_used(m, c) && fill_level(m, con, &level);
+}
+
+/* No one is loose: drop the cons that wait. Where users have overfilled one on their way up, those above its level
+ * become loose, and filling goes on. */
+static void drop_fitting(struct maxmin *m, double floor)
+{
+    uint32_t n = 0, i;
+    double level = 0;
+
+    m->round = mem_grow(m->round, &m->round_cap, m->filling.len, sizeof(*m->round));
+    for (i = 0; i < m->filling.len; i++)
+        if (is_overfull(m, m->filling.items[i].id))
+            m->round[n++] = m->filling.items[i].id;
+    keyheap_clear(&m->filling);
+    for (i = 0; i < n; i++) {
+        fill_level(m, &m->cons[m->round[i]], &level);
+        level = fmax(level, floor);
+        loosen_above(m, m->round[i], level);
+        refill(m, m->round[i], level);
+    }
+}
+
 uint32_t maxmin_solve(struct maxmin *m, const uint32_t **slots)
 {
     double level = 0;
     uint32_t i, n;
 
     m->n_changed = 0;
-    while (m->filling.len || m->capped.len) {
+    for (;;) {
+        if (!m->n_loose)
+            drop_fitting(m, level);
+        if (!m->n_loose)
+            break;
         if (m->capped.len &&
             (!m->filling.len || m->capped.items[0].key <= m->filling.items[0].key)) {
             level = fmax(level, keyheap_to_double(m->capped.items[0].key));
@@ -569,7 +650,6 @@ uint32_t maxmin_solve(struct maxmin *m, const uint32_t **slots)
         for (i = 0; i < n; i++)
             settle_users(m, m->round[i], level);
     }
-    BUG_ON(m->n_loose);
     *slots = m->changed;
     return m->n_changed;
 }

@@ -12,10 +12,11 @@
  *   - an instance that fills at L while a settled user of it has more than L makes that user loose, then tries again;
  *   - otherwise its loose users settle at L; where that changed their level, those held above L by another instance
  *     of theirs become loose.
- * An instance that loose users have left is looked at once more: some may have settled higher than before, and those
- * above them are too high then. Levels are found in ascending order and only activities above the current one become loose, so each becomes loose at
+ * In the end, an instance on which users settled higher than before is checked: those above may be too high then.
+ * Levels are found in ascending order and only activities above the current one become loose, so each becomes loose at
  * most once per solve; whoever is out of reach keeps its level to the bit. Candidates wait in a heap under a lower
- * bound of their level; the exact one is computed when the bound comes to the top.
+ * bound of their level (equal shares for all, or what the loose had before); the exact one is computed when the bound
+ * comes to the top, which for most never happens.
  *
  * Folding: an `every` use is one constraint (`rest`: all instances that nobody singles out) plus one constraint for
  * each instance that an `only` of a running activity or a capacity of its own singles out. The level of an instance

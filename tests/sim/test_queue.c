@@ -117,7 +117,7 @@ START_TEST(keyheap_top_agrees_with_a_scan)
         }
         ck_assert((best == N) == (h.len == 0));
         if (best < N)
-            ck_assert(h.items[0].id == best && h.items[0].key == key[best]);
+            ck_assert(h.items[0].key == key[best] && key[h.items[0].id] == key[best]);
     }
     keyheap_clear(&h);
     for (j = 0; j < N; j++)
