@@ -1,0 +1,68 @@
+/* Any bytes as a config.json: refused with one line, or a model whose parts add up and whose graphs build. */
+#include "core/json.h"
+#include "core/num.h"
+#include "model/graph.h"
+
+#include <string.h>
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+/* Layers times experts: a valid model of millions of tensors is slow, not wrong. */
+static bool is_large(const uint8_t *data, size_t size)
+{
+    static const char *const keys[] = {"num_hidden_layers", "n_layer", "num_experts",
+                                       "num_local_experts"};
+    struct json j;
+    struct err e;
+    uint64_t n, all = 1;
+
+    if (json_parse(&j, "fuzz", (const char *)data, size, &e))
+        return false;
+    for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); i++) {
+        struct json_at top = json_top(&j);
+
+        if (!json_u64_or(&top, keys[i], 1, UINT64_MAX, 1, &n, &e) && !num_mul(all, n, &all))
+            all = UINT64_MAX;
+    }
+    json_release(&j);
+    return all > 2000;
+}
+
+static void check(const struct model *m)
+{
+    uint64_t sum = 0;
+    struct unit_graph g;
+    struct err e;
+
+    BUG_ON(m->matrix_params + m->tail_params != m->total_params);
+    BUG_ON(m->matrix_tensors + m->tail_tensors != m->n_tensors);
+    BUG_ON(m->active_params > m->total_params);
+    for (uint32_t u = 0; u < m->n_units; u++)
+        sum += m->units[u].numel;
+    BUG_ON(sum != m->total_params);
+    for (uint32_t c = 0; c < m->n_classes; c++) {
+        if (graph_build(m, c, 1, 16, DTYPE_BF16, &g, &e)) {
+            BUG_ON(e.code != ERR_OVERFLOW);
+            continue;
+        }
+        for (uint32_t i = 0; i < g.n_ops; i++)
+            BUG_ON(g.ops[i].forward.kernel == KERNEL_GEMM && g.ops[i].weight == MODEL_NONE);
+    }
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    struct arena a;
+    struct model m;
+    struct err e;
+
+    if (is_large(data, size))
+        return 0;
+    arena_init(&a);
+    if (model_from_config((const char *)data, size, "fuzz", &a, &m, &e))
+        BUG_ON(e.code == ERR_NONE || !*e.msg || strchr(e.msg, '\n'));
+    else
+        check(&m);
+    arena_release(&a);
+    return 0;
+}
