@@ -1,0 +1,167 @@
+/* ballast COMMAND: finds the command, prints its error, sets the exit status. A command that is not here is a program
+ * ballast-COMMAND, beside this one or in PATH, as git does it: `exec` and `calibrate` live in ballast-exec's world of
+ * MPI and CUDA, which this program does not link. */
+#include "cli/commands.h"
+#include "cli/output.h"
+#include "core/mem.h"
+#include "core/suggest.h"
+#include "core/version.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+struct command {
+    const char *name;
+    int (*fn)(int argc, char **argv, struct err *e);
+    const char *help;
+};
+static const struct command commands[] = {
+    {"model", cmd_model, "tensors, parameter counts, matrix/tail split, units"},
+};
+enum { N_COMMANDS = sizeof(commands) / sizeof(commands[0]) };
+
+static const struct command *find(const char *name)
+{
+    for (size_t i = 0; i < N_COMMANDS; i++)
+        if (!strcmp(commands[i].name, name))
+            return &commands[i];
+    return NULL;
+}
+
+static int help(struct err *e)
+{
+    printf("ballast %s: plans and simulates the training of large models with matrix optimizers\n\n"
+           "usage: ballast COMMAND [options]\n\ncommands:\n",
+           ballast_version);
+    for (size_t i = 0; i < N_COMMANDS; i++)
+        printf("  %-11s %s\n", commands[i].name, commands[i].help);
+    printf(
+        "\n'ballast COMMAND --help' shows a command's options, 'ballast --version' the version.\n"
+        "'ballast NAME' starts a program ballast-NAME when NAME is no command.\n");
+    return output_flush(e);
+}
+
+/* ---- programs ballast-NAME ---- */
+
+static bool is_program(const char *path)
+{
+    struct stat st;
+
+    return stat(path, &st) == 0 && S_ISREG(st.st_mode) && access(path, X_OK) == 0;
+}
+
+/* The folder that this program lies in, or NULL. */
+static char *own_folder(struct arena *a, const char *argv0)
+{
+    char path[4096], *slash;
+    ssize_t n = readlink("/proc/self/exe", path, sizeof(path) - 1);
+
+    if (n < 0) {
+        n = (ssize_t)strlen(argv0);
+        if ((size_t)n >= sizeof(path))
+            return NULL;
+        memcpy(path, argv0, (size_t)n);
+    }
+    path[n] = 0;
+    slash = strrchr(path, '/');
+    return slash ? arena_strndup(a, path, (size_t)(slash - path)) : NULL;
+}
+
+static char *find_program(struct arena *a, const char *argv0, const char *name)
+{
+    const char *folder = own_folder(a, argv0), *p = getenv("PATH");
+    char *path;
+
+    if (folder) {
+        path = arena_printf(a, "%s/ballast-%s", folder, name);
+        if (is_program(path))
+            return path;
+    }
+    while (p && *p) {
+        size_t n = strcspn(p, ":");
+
+        /* an empty entry would be the current folder: not from there */
+        path = arena_printf(a, "%.*s/ballast-%s", (int)n, p, name);
+        if (n && is_program(path))
+            return path;
+        p += n + (p[n] == ':');
+    }
+    return NULL;
+}
+
+/* Returns only on failure. */
+static int start_program(int argc, char **argv, struct err *e)
+{
+    const char *names[N_COMMANDS], *name = argv[1];
+    struct arena a;
+    char *path = NULL, **args;
+
+    arena_init(&a);
+    if (*name && !strchr(name, '/') && strlen(name) < 200)
+        path = find_program(&a, argv[0], name);
+    if (path) {
+        args = ARENA_NEW(&a, char *, argc);
+        args[0] = path;
+        for (int i = 2; i < argc; i++)
+            args[i - 1] = argv[i];
+        signal(SIGPIPE, SIG_DFL);
+        execv(path, args);
+        err_set(e, ERR_EXTERNAL, "cannot start '%.300s': %s", path, strerror(errno));
+    } else {
+        for (size_t i = 0; i < N_COMMANDS; i++)
+            names[i] = commands[i].name;
+        err_set(e, ERR_USAGE, "there is no command '%.60s'%s; 'ballast --help' lists them", name,
+                suggest(name, names, N_COMMANDS).s);
+    }
+    arena_release(&a);
+    return -1;
+}
+
+static int run(int argc, char **argv, struct err *e)
+{
+    const struct command *c;
+    const char *first = argc > 1 ? argv[1] : NULL;
+    int status;
+
+    if (!first)
+        return err_set(e, ERR_USAGE, "a command is missing; 'ballast --help' lists them");
+    if (!strcmp(first, "--version")) {
+        printf("ballast %s\n", ballast_version);
+        return output_flush(e);
+    }
+    if (!strcmp(first, "help") && argc > 2) { /* ballast help COMMAND */
+        char *again[] = {argv[0], argv[2], "--help", NULL};
+
+        return run(3, again, e);
+    }
+    if (!strcmp(first, "--help") || !strcmp(first, "-h") || !strcmp(first, "help"))
+        return help(e);
+    if (*first == '-')
+        return err_set(e, ERR_USAGE,
+                       "there is no option '%.60s' before the command; 'ballast --help' shows the "
+                       "usage",
+                       first);
+    c = find(first);
+    if (!c)
+        return start_program(argc, argv, e);
+    status = c->fn(argc - 1, argv + 1, e);
+    return status < 0 || output_flush(e) ? -1 : status;
+}
+
+int main(int argc, char **argv)
+{
+    struct err e = {.code = ERR_NONE};
+    int status;
+
+    /* A reader that went away is an error of writing, with a line and a status, not a silent death. */
+    signal(SIGPIPE, SIG_IGN);
+    status = run(argc, argv, &e);
+    if (status >= 0)
+        return status;
+    fprintf(stderr, "error: %s [ERR_%s]\n", e.msg, err_name(e.code));
+    return err_exit_status(e.code);
+}

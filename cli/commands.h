@@ -1,0 +1,13 @@
+/* cli/commands.h - one function a command; cli/ballast_main.c has the table that names them.
+ *
+ * argv[0] is the command's name. Returns the exit status 0, or 1 for "done, and the answer is no"; or -1 with *e set,
+ * which main prints.
+ */
+#ifndef BALLAST_CLI_COMMANDS_H
+#define BALLAST_CLI_COMMANDS_H
+
+#include "core/err.h"
+
+int cmd_model(int argc, char **argv, struct err *e);
+
+#endif
