@@ -99,8 +99,9 @@ int lower_begin(struct lower *l, const struct plan *plan, struct arena *a, struc
     l->move = (struct movement){.gather_table = PROGRAM_NONE,
                                 .reduce_table = PROGRAM_NONE,
                                 .grad_table = PROGRAM_NONE,
-                                .reduce_kind = COLL_REDUCE_SCATTER};
-    l->weights = l->inputs = l->input_grads = l->grads = l->grad_shard = l->grad_owned =
+                                .reduce_kind = COLL_REDUCE_SCATTER,
+                                .reduce_algo = l->j->gather};
+    l->padded = l->weights = l->inputs = l->input_grads = l->grads = l->grad_shard = l->grad_owned =
         PROGRAM_NONE;
     l->kept = ARENA_NEW(a, bool, l->m->n_units);
     l->not_kept = ARENA_NEW(a, bool, l->m->n_units);
@@ -232,6 +233,23 @@ static uint32_t unit_buffer(struct lower *l, const char *name, enum mem_part par
                                                       .unit_bytes = by_unit(l, bytes)});
 }
 
+/* A padded gather lands in n equal parts of the largest share before it is put in order. */
+static uint64_t padded_bytes(struct lower *l, uint32_t u)
+{
+    const struct segment_table *t = &l->p->segment_tables[l->move.gather_table];
+    uint64_t most = 0;
+
+    for (uint32_t i = t->start[u]; i < t->start[u + 1]; i++) {
+        uint64_t owned = 0;
+
+        for (uint32_t k = t->start[u]; k < t->start[u + 1]; k++)
+            if (t->segments[k].root == t->segments[i].root)
+                owned += t->segments[k].bytes;
+        most = num_max(most, owned);
+    }
+    return most * l->n;
+}
+
 static void step_buffers(struct lower *l)
 {
     const struct job *j = l->j;
@@ -241,6 +259,8 @@ static void step_buffers(struct lower *l)
         unit_buffer(l, "grad.input", MEM_ACTIVATIONS, j->param_dtype, input_grad_bytes);
     if (l->move.gather)
         l->weights = unit_buffer(l, "gathered", MEM_GATHERED, j->param_dtype, gathered_bytes);
+    if (l->move.gather_table != PROGRAM_NONE && j->gather == ALGO_PADDED)
+        l->padded = unit_buffer(l, "gather.padded", MEM_BUFFERS, j->param_dtype, padded_bytes);
     if (!l->move.full_grads) {
         l->grads = unit_buffer(l, "grads.unit", MEM_GRADS, j->grad_dtype, unit_grad_bytes);
         if (l->move.grad_bytes)
@@ -526,6 +546,8 @@ static uint32_t emit_gather(struct lower *l, enum phase phase, const bool *units
     emit_init(&x, name, OP_COLLECTIVE, phase, STREAM_GATHER);
     x.op.guard.units = units;
     emit_operand(&x, l->weights, MODEL_NONE, ACCESS_WRITE);
+    emit_life(&x, l->padded, 0, false);
+    emit_life(&x, l->padded, 0, true);
     x.op.coll = (struct collective){.kind = COLL_SEGMENT_GATHER,
                                     .group = l->world,
                                     .algo = l->j->gather,
@@ -534,6 +556,7 @@ static uint32_t emit_gather(struct lower *l, enum phase phase, const bool *units
                                     .peer_op = PROGRAM_NONE};
     if (l->move.gather_table != PROGRAM_NONE)
         ops[n++] = emit_add(l, &x);
+    x.op.n_lives = 0;
     x.op.name = l->move.gather_table != PROGRAM_NONE ? arena_printf(l->a, "%s.tail", name) : name;
     x.op.coll.kind = COLL_ALL_GATHER;
     x.op.coll.table = PROGRAM_NONE;
@@ -554,7 +577,7 @@ static void emit_reduce(struct lower *l)
     emit_operand(&x, l->grads, MODEL_NONE, ACCESS_READ);
     x.op.coll = (struct collective){.kind = COLL_SEGMENT_REDUCE,
                                     .group = l->world,
-                                    .algo = l->j->gather,
+                                    .algo = l->move.reduce_algo,
                                     .table = l->move.reduce_table,
                                     .piece_bytes = l->move.piece_bytes,
                                     .wire = l->j->grad_dtype,

@@ -16,6 +16,7 @@ struct movement {
     const uint64_t *gather_bytes; /* [n_units] even, padded, or NULL */
     uint32_t gather_table;        /* segment table or PROGRAM_NONE */
     const uint64_t *reduce_bytes; /* [n_units] even, or NULL */
+    enum coll_algo reduce_algo;   /* of the segments; the job's `gather` where they are owners' */
     enum coll_kind reduce_kind;   /* of the even part: ALL_REDUCE or REDUCE_SCATTER */
     uint32_t reduce_table;        /* segment table or PROGRAM_NONE */
     uint64_t piece_bytes;         /* bucket of the reduction; 0: one call a unit */
@@ -40,7 +41,7 @@ struct lower {
     bool *kept;     /* [n_units]: stays gathered from forward to backward */
     bool *not_kept;
     /* ids of buffers; value buffers by class and value */
-    uint32_t weights, inputs, input_grads, grads, grad_shard, grad_owned;
+    uint32_t weights, padded, inputs, input_grads, grads, grad_shard, grad_owned;
     uint32_t (*values)[GRAPH_MAX_VALUES];
     uint32_t (*value_grads)[GRAPH_MAX_VALUES];
     /* ids of operations that others wait for */

@@ -93,6 +93,7 @@ static int zero1_lower(const struct plan *plan, struct arena *a, struct program 
         t = part_slice_segments(plan, part_buckets(plan, plan->job.bucket_bytes, a),
                                 plan->job.grad_dtype, a);
         l.move.reduce_table = program_add_segments(&l.b, &t);
+        l.move.reduce_algo = ALGO_RING;
         l.move.piece_bytes = plan->job.bucket_bytes;
         t = part_cut_segments(plan, plan->job.param_dtype, a);
         step.cut_table = program_add_segments(&l.b, &t);

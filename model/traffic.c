@@ -71,24 +71,28 @@ static uint32_t on_node(const struct program *p, const struct group *g, const st
 
 /* ---- collecting ---- */
 
-/* Differences from `every`, in any order; merged by rank at the end. */
-struct delta {
-    uint32_t rank;
-    int64_t b[4]; /* sent_intra, sent_inter, recv_intra, recv_inter */
-};
+/* Differences from `every`, by rank: dense, made when the first rank differs. */
 struct collect {
     const struct program *p;
     const struct group *g;
     struct group_shape s;
     struct traffic_bytes every;
-    struct delta *deltas; /* owned */
-    size_t n, cap;
+    int64_t (*deltas)[4]; /* owned [world]: sent_intra, sent_inter, recv_intra, recv_inter */
+    size_t n_deltas;      /* ranks that may differ */
 };
 
 static void put(struct collect *c, uint32_t rank, int64_t si, int64_t se, int64_t ri, int64_t re)
 {
-    c->deltas = mem_grow(c->deltas, &c->cap, c->n + 1, sizeof(*c->deltas));
-    c->deltas[c->n++] = (struct delta){.rank = rank, .b = {si, se, ri, re}};
+    int64_t *d;
+
+    if (!c->deltas)
+        c->deltas = mem_alloc(c->p->world, sizeof(*c->deltas));
+    d = c->deltas[rank];
+    c->n_deltas += !(d[0] | d[1] | d[2] | d[3]);
+    d[0] += si;
+    d[1] += se;
+    d[2] += ri;
+    d[3] += re;
 }
 
 /* Bytes of a ring that go to another node: a node's GPUs take turns on the rails. */
@@ -193,14 +197,6 @@ static int by_root(const void *x, const void *y)
     const struct owned *a = x, *b = y;
 
     return a->root < b->root ? -1 : a->root > b->root;
-}
-
-static uint64_t owned_by(const struct owned *o, uint32_t n, uint32_t root)
-{
-    for (uint32_t i = 0; i < n; i++)
-        if (o[i].root == root)
-            return o[i].bytes;
-    return 0;
 }
 
 /* Everyone receives all; roots send their own bytes to all others. */
@@ -308,7 +304,7 @@ static void whole_range(struct collect *c, enum coll_algo algo, const struct seg
             o[m++] = o[i];
     }
     for (uint32_t i = 0; i < m; i++)
-        biggest = num_max(biggest, owned_by(o, m, o[i].root));
+        biggest = num_max(biggest, o[i].bytes);
     if (algo == ALGO_PADDED) {
         even_ring(c, (c->g->n_members - 1) * biggest);
     } else {
@@ -358,49 +354,34 @@ static void segments(struct collect *c, const struct collective *k, uint32_t uni
     }
 }
 
-static int by_rank(const void *x, const void *y)
+static struct traffic_bytes bytes_of(const uint64_t v[4], uint64_t repeat, bool mirror)
 {
-    const struct delta *a = x, *b = y;
-
-    return a->rank < b->rank ? -1 : a->rank > b->rank;
+    return mirror
+               ? (struct traffic_bytes){v[2] * repeat, v[3] * repeat, v[0] * repeat, v[1] * repeat}
+               : (struct traffic_bytes){v[0] * repeat, v[1] * repeat, v[2] * repeat, v[3] * repeat};
 }
 
 static void finish(struct collect *c, bool mirror, uint64_t repeat, struct arena *a,
                    struct traffic *t)
 {
-    uint64_t ev[4] = {c->every.sent_intra, c->every.sent_inter, c->every.recv_intra,
-                      c->every.recv_inter};
-    size_t m = 0;
+    const uint64_t ev[4] = {c->every.sent_intra, c->every.sent_inter, c->every.recv_intra,
+                            c->every.recv_inter};
 
-    if (c->n)
-        qsort(c->deltas, c->n, sizeof(*c->deltas), by_rank);
-    for (size_t i = 0; i < c->n; i++) {
-        if (m && c->deltas[m - 1].rank == c->deltas[i].rank)
-            for (int k = 0; k < 4; k++)
-                c->deltas[m - 1].b[k] += c->deltas[i].b[k];
-        else
-            c->deltas[m++] = c->deltas[i];
-    }
-    t->only = ARENA_NEW(a, struct traffic_only, m);
+    t->only = ARENA_NEW(a, struct traffic_only, c->n_deltas);
     t->n_only = 0;
-    for (size_t i = 0; i < m; i++) {
-        const struct delta *d = &c->deltas[i];
+    for (uint32_t r = 0; c->deltas && r < c->p->world; r++) {
+        const int64_t *d = c->deltas[r];
         uint64_t v[4];
 
-        if (!d->b[0] && !d->b[1] && !d->b[2] && !d->b[3])
+        if (!(d[0] | d[1] | d[2] | d[3]))
             continue;
         for (int k = 0; k < 4; k++) {
-            BUG_ON((int64_t)ev[k] + d->b[k] < 0);
-            v[k] = ((uint64_t)((int64_t)ev[k] + d->b[k])) * repeat;
+            BUG_ON((int64_t)ev[k] + d[k] < 0);
+            v[k] = (uint64_t)((int64_t)ev[k] + d[k]);
         }
-        t->only[t->n_only++] =
-            (struct traffic_only){d->rank, mirror ? (struct traffic_bytes){v[2], v[3], v[0], v[1]}
-                                                  : (struct traffic_bytes){v[0], v[1], v[2], v[3]}};
+        t->only[t->n_only++] = (struct traffic_only){r, bytes_of(v, repeat, mirror)};
     }
-    for (int k = 0; k < 4; k++)
-        ev[k] *= repeat;
-    t->every = mirror ? (struct traffic_bytes){ev[2], ev[3], ev[0], ev[1]}
-                      : (struct traffic_bytes){ev[0], ev[1], ev[2], ev[3]};
+    t->every = bytes_of(ev, repeat, mirror);
     mem_free(c->deltas);
 }
 

@@ -5,9 +5,10 @@
  * again where an operation of the compute stream waits for a collective, which ends at once for all. Unfolded, every rank
  * is a class of its own from the start. O(instances + classes x instances in split stretches).
  */
-#include "sim/run.h"
+#include "sim/sim.h"
 
 #include "core/num.h"
+#include "sim/run.h"
 
 #include <math.h>
 #include <stdlib.h>
