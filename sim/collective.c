@@ -275,7 +275,6 @@ static struct coll_activity *make(const struct coll_cache *k, const struct op *o
     struct amounts a[RESOURCE_N];
     uint64_t bytes = op_coll_bytes(k->p, o, i);
     double transfer_ps = 0, work = 0, calls;
-    struct steps st;
     bool direct = algo == ALGO_P2P || algo == ALGO_HIERARCHICAL || o->coll.kind == COLL_ALL_TO_ALL;
 
     memset(a, 0, sizeof(a));
