@@ -56,17 +56,30 @@ struct group_shape group_shape(const struct program *p, const struct group *g)
     return s;
 }
 
-/* Members of the group of `base` on the node of `rank`. */
-static uint32_t on_node(const struct program *p, const struct group *g, const struct group_shape *s,
-                        uint32_t base, uint32_t rank)
+/* Does every node that a group of the family touches hold equally many of its members? O(1) for ranges, else O(world). */
+static bool regular(const struct program *p, const struct group *g, const struct group_shape *s)
 {
-    uint32_t first, end;
+    uint32_t node = PROGRAM_NONE, here = s->per_node;
 
-    if (!contiguous(g))
-        return s->per_node;
-    first = rank / p->gpus_per_node * p->gpus_per_node;
-    end = (uint32_t)num_min(first + p->gpus_per_node, (uint64_t)base + g->n_members);
-    return end - (first > base ? first : base);
+    if (contiguous(g))
+        return g->n_members % p->gpus_per_node == 0 || p->gpus_per_node % g->n_members == 0 ||
+               (g->n_members == p->world && s->nodes == 1);
+    for (uint32_t base = 0; base < p->world; base++) {
+        if (!is_base(g, base))
+            continue;
+        for (uint32_t i = 0; i < g->n_members; i++) {
+            uint32_t n = member(g, base, i) / p->gpus_per_node;
+
+            if (n != node || i == 0) {
+                if (here != s->per_node)
+                    return false;
+                here = 0;
+            }
+            node = n;
+            here++;
+        }
+    }
+    return here == s->per_node;
 }
 
 /* ---- collecting ---- */
@@ -76,6 +89,7 @@ struct collect {
     const struct program *p;
     const struct group *g;
     struct group_shape s;
+    bool regular; /* members on a node: s.per_node everywhere */
     struct traffic_bytes every;
     int64_t (*deltas)[4]; /* owned [world]: sent_intra, sent_inter, recv_intra, recv_inter */
     size_t n_deltas;      /* ranks that may differ */
@@ -95,44 +109,75 @@ static void put(struct collect *c, uint32_t rank, int64_t si, int64_t se, int64_
     d[3] += re;
 }
 
-/* Bytes of a ring that go to another node: a node's GPUs take turns on the rails. */
-static uint64_t cross(const struct collect *c, uint64_t bytes, uint32_t on)
+/* First member of the group that `rank` is in. */
+static uint32_t base_of(const struct group *g, uint32_t rank)
 {
-    return c->s.nodes > 1 ? num_ceil_div(bytes, on) : 0;
+    uint32_t base = rank;
+
+    for (uint32_t k = 0; k < g->n_axes; k++)
+        base -= rank / g->stride[k] % g->size[k] * g->stride[k];
+    return base;
 }
 
-/* Every rank sends and receives `bytes` on rings; ranks on a node with fewer GPUs cross more. */
+/* Members of the group of `base` on the node of `rank`. */
+static uint32_t on_node(const struct collect *c, uint32_t base, uint32_t rank)
+{
+    uint32_t node = rank / c->p->gpus_per_node, first = node * c->p->gpus_per_node, n = 0;
+
+    if (c->regular)
+        return c->s.per_node;
+    if (contiguous(c->g)) {
+        uint64_t end =
+            num_min((uint64_t)first + c->p->gpus_per_node, (uint64_t)base + c->g->n_members);
+
+        return (uint32_t)end - (first > base ? first : base);
+    }
+    for (uint32_t i = 0; i < c->g->n_members; i++)
+        n += member(c->g, base, i) / c->p->gpus_per_node == node;
+    return n;
+}
+
+/* Bytes of a ring that go to another node: the group's `on` GPUs of a node take turns on the rails. */
+static uint64_t cross(const struct collect *c, uint64_t bytes, uint32_t on)
+{
+    return on < c->g->n_members ? num_ceil_div(bytes, on) : 0;
+}
+
+/* The ranks from which on some have fewer or more neighbours than s.per_node: of the world only the last node. */
+static uint32_t first_irregular(const struct collect *c)
+{
+    if (c->regular)
+        return c->p->world;
+    return contiguous(c->g) && c->g->n_members == c->p->world && c->s.nodes > 1
+               ? c->p->world - c->p->world % c->p->gpus_per_node
+               : 0;
+}
+
+/* Every rank sends and receives `bytes` on rings. */
 static void even_ring(struct collect *c, uint64_t bytes)
 {
     uint64_t inter = cross(c, bytes, c->s.per_node);
-    uint32_t tail, on;
 
     c->every = (struct traffic_bytes){bytes - inter, inter, bytes - inter, inter};
-    if (!contiguous(c->g) || c->s.nodes < 2 || c->g->n_members != c->p->world)
-        return;
-    tail = c->g->n_members % c->p->gpus_per_node;
-    for (uint32_t i = c->g->n_members - tail; i < c->g->n_members; i++) {
-        int64_t d;
+    for (uint32_t i = first_irregular(c); i < c->p->world; i++) {
+        int64_t d = (int64_t)cross(c, bytes, on_node(c, base_of(c->g, i), i)) - (int64_t)inter;
 
-        on = tail;
-        d = (int64_t)cross(c, bytes, on) - (int64_t)inter;
-        put(c, i, -d, d, -d, d);
+        if (d)
+            put(c, i, -d, d, -d, d);
     }
 }
 
 static void even_all_to_all(struct collect *c, uint64_t chunk)
 {
-    const struct group *g = c->g;
-    uint64_t inter = (g->n_members - c->s.per_node) * chunk, intra = (c->s.per_node - 1) * chunk;
-    uint32_t tail = contiguous(g) && g->n_members == c->p->world && c->s.nodes > 1
-                        ? g->n_members % c->p->gpus_per_node
-                        : 0;
+    uint64_t inter = (c->g->n_members - c->s.per_node) * chunk, intra = (c->s.per_node - 1) * chunk;
 
     c->every = (struct traffic_bytes){intra, inter, intra, inter};
-    for (uint32_t i = g->n_members - tail; i < g->n_members; i++) {
-        int64_t d = (int64_t)(c->s.per_node - tail) * (int64_t)chunk;
+    for (uint32_t i = first_irregular(c); i < c->p->world; i++) {
+        int64_t on = on_node(c, base_of(c->g, i), i),
+                d = ((int64_t)c->s.per_node - on) * (int64_t)chunk;
 
-        put(c, i, -d, d, -d, d);
+        if (d)
+            put(c, i, -d, d, -d, d);
     }
 }
 
@@ -205,7 +250,7 @@ static void whole_p2p(struct collect *c, uint32_t base, const struct owned *o, u
 {
     for (uint32_t i = 0; i < n; i++) {
         uint32_t rank = member(c->g, base, o[i].root);
-        uint32_t on = on_node(c->p, c->g, &c->s, base, rank), node = rank / c->p->gpus_per_node;
+        uint32_t on = on_node(c, base, rank), node = rank / c->p->gpus_per_node;
         uint64_t here = 0;
         bool first = true;
 
@@ -234,21 +279,21 @@ static void whole_p2p(struct collect *c, uint32_t base, const struct owned *o, u
     c->every = (struct traffic_bytes){0, 0, 0, all};
 }
 
+/* What a ring of all bytes (even_ring) moves too much: nobody hands its successor what that one roots. */
 static void whole_ring(struct collect *c, uint32_t base, const struct owned *o, uint32_t n,
                        uint64_t all)
 {
-    even_ring(c, all);
     for (uint32_t i = 0; i < n; i++) {
         uint32_t rank = member(c->g, base, o[i].root);
         uint32_t before = member(c->g, base, (o[i].root + c->g->n_members - 1) % c->g->n_members);
         int64_t b = (int64_t)o[i].bytes, x;
 
         /* the share that does not cross, so that sent = M - M_next and recv = M - M_self stay exact */
-        x = (int64_t)cross(c, all, on_node(c->p, c->g, &c->s, base, before)) -
-            (int64_t)cross(c, all - o[i].bytes, on_node(c->p, c->g, &c->s, base, before));
+        x = (int64_t)cross(c, all, on_node(c, base, before)) -
+            (int64_t)cross(c, all - o[i].bytes, on_node(c, base, before));
         put(c, before, -(b - x), -x, 0, 0);
-        x = (int64_t)cross(c, all, on_node(c->p, c->g, &c->s, base, rank)) -
-            (int64_t)cross(c, all - o[i].bytes, on_node(c->p, c->g, &c->s, base, rank));
+        x = (int64_t)cross(c, all, on_node(c, base, rank)) -
+            (int64_t)cross(c, all - o[i].bytes, on_node(c, base, rank));
         put(c, rank, 0, 0, -(b - x), -x);
     }
 }
@@ -308,6 +353,8 @@ static void whole_range(struct collect *c, enum coll_algo algo, const struct seg
     if (algo == ALGO_PADDED) {
         even_ring(c, (c->g->n_members - 1) * biggest);
     } else {
+        if (algo != ALGO_P2P && algo != ALGO_HIERARCHICAL)
+            even_ring(c, all);
         for (uint32_t base = 0; base < c->p->world; base++) {
             if (!is_base(c->g, base))
                 continue;
@@ -393,6 +440,7 @@ void traffic_of(const struct program *p, const struct op *o, const struct instan
     uint64_t bytes = op_coll_bytes(p, o, i), chunk, n = c.g->n_members;
 
     c.s = group_shape(p, c.g);
+    c.regular = regular(p, c.g, &c.s);
     if (n > 1 && bytes) {
         chunk = even_chunk(k, bytes, c.g->n_members);
         switch (k->kind) {
