@@ -16,6 +16,7 @@ static const char *const expected[] = {
     [UNITS_BANDWIDTH] = "a bandwidth: expected 200Gb/s (bits) or 25GB/s (bytes)",
     [UNITS_TIME] = "a time: expected a number with ns, us, ms, s, min or h, like 5us",
     [UNITS_NUMBER] = "a number: expected digits like 0.25 or 1e-3",
+    [UNITS_FLOPS] = "a rate of arithmetic: expected FLOP/s like 312TFLOP/s or 3.12e14",
 };
 
 static int refuse(enum units_kind kind, const char *s, const char *why, struct err *e)
@@ -287,6 +288,27 @@ int units_number(const char *s, double *out, struct err *e)
     return 0;
 }
 
+int units_flops(const char *s, double *out_per_s, struct err *e)
+{
+    static const char *const names[] = {"FLOP/s", "FLOPS", "FLOPs/s", NULL};
+    const char *p;
+    bool binary;
+    double x;
+
+    if (real(UNITS_FLOPS, s, &x, &p, e))
+        return -1;
+    if (*p) {
+        p += *p == ' ';
+        x *= (double)prefix(&p, &binary);
+        if (binary || !one_of(p, names))
+            return refuse(UNITS_FLOPS, s, "", e);
+    }
+    if (!isfinite(x))
+        return refuse(UNITS_FLOPS, s, ", finite", e);
+    *out_per_s = x;
+    return 0;
+}
+
 int units_parse(enum units_kind kind, const char *s, double *out, struct err *e)
 {
     uint64_t n;
@@ -298,6 +320,8 @@ int units_parse(enum units_kind kind, const char *s, double *out, struct err *e)
         return units_time(s, out, e);
     case UNITS_NUMBER:
         return units_number(s, out, e);
+    case UNITS_FLOPS:
+        return units_flops(s, out, e);
     case UNITS_BYTES:
     case UNITS_COUNT:
     case UNITS_INTEGER:

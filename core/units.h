@@ -19,6 +19,7 @@ enum units_kind {
     UNITS_BANDWIDTH, /* 200Gb/s, 200Gbps (bits), 25GB/s (bytes); without a unit bytes/s */
     UNITS_TIME,      /* 5us, 1.5ms, 2min; without a unit seconds */
     UNITS_NUMBER,    /* 0.25, 1e-3 */
+    UNITS_FLOPS,     /* 312TFLOP/s, 312TFLOPS; without a unit FLOP/s */
 };
 
 /* Below 2^63. */
@@ -29,6 +30,7 @@ int units_integer(const char *s, uint64_t *out, struct err *e);
 int units_bandwidth(const char *s, double *out_Bps, struct err *e);
 int units_time(const char *s, double *out_s, struct err *e);
 int units_number(const char *s, double *out, struct err *e);
+int units_flops(const char *s, double *out_per_s, struct err *e);
 /* Any kind, as a double (integers above 2^53 are rounded). */
 int units_parse(enum units_kind kind, const char *s, double *out, struct err *e);
 

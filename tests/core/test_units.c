@@ -211,6 +211,25 @@ START_TEST(numbers_are_plain)
 }
 END_TEST
 
+START_TEST(rates_of_arithmetic_are_decimal)
+{
+    static const char *const bad[] = {"",         "FLOP/s",      "1TFLOP", "1TiFLOP/s",
+                                      "-1TFLOPS", "1TFLOP/s x",  "1T",     "1GB/s",
+                                      "1 ",       "1e300TFLOPS", "0x1"};
+    struct err e = {0};
+    double v;
+
+    ck_assert_int_eq(units_flops("312TFLOP/s", &v, &e), 0);
+    ck_assert(v == 312e12);
+    ck_assert_int_eq(units_flops("1.5 PFLOPS", &v, &e), 0);
+    ck_assert(v == 1.5e15);
+    ck_assert_int_eq(units_parse(UNITS_FLOPS, "3e14", &v, &e), 0);
+    ck_assert(v == 3e14);
+    for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
+        expect_refusal(bad[i], units_flops(bad[i], &v, &e), &e, "is not a rate of arithmetic");
+}
+END_TEST
+
 START_TEST(long_input_is_quoted_only_in_part)
 {
     char text[2000];
@@ -276,5 +295,5 @@ END_TEST
 SUITE_MAIN("core/units", sizes_take_decimal_and_binary_units, counts_take_letters_as_decimal,
            bad_sizes_are_refused_with_what_was_expected, bad_counts_and_integers_are_refused,
            bandwidth_tells_bits_from_bytes, times_are_the_nearest_double, numbers_are_plain,
-           long_input_is_quoted_only_in_part, quantities_are_shown_with_three_digits_and_a_unit,
-           shown_doubles_read_back_the_same)
+           rates_of_arithmetic_are_decimal, long_input_is_quoted_only_in_part,
+           quantities_are_shown_with_three_digits_and_a_unit, shown_doubles_read_back_the_same)
