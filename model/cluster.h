@@ -1,19 +1,21 @@
 /* model/cluster.h - what it is trained on: nodes of GPUs, their links, and the constants of the device.
  *
  * The description is physical: GPUs of a node on NVSwitch or direct NVLinks, PCIe switches, NICs and which GPUs use
- * them, leaf switches with oversubscription. Rates are bytes per second and direction. Every number of a bundled file
- * has a source (topologies/README.md).
+ * them, leaf switches with oversubscription. Rates are bytes per second and direction. The file form, key by key, is in
+ * topologies/README.md; each number may carry its source there, and in a bundled file it must.
  */
 #ifndef BALLAST_MODEL_CLUSTER_H
 #define BALLAST_MODEL_CLUSTER_H
 
 #include "core/err.h"
+#include "core/json.h"
 #include "core/mem.h"
 
 #include <stdbool.h>
 #include <stdint.h>
 
 enum { CLUSTER_MAX_GPUS_PER_NODE = 128, CLUSTER_MAX_NICS_PER_NODE = 64 };
+enum { CLUSTER_MAX_NODES = 131072, CLUSTER_MAX_RANKS = 1 << 24 };
 
 /* One GPU. */
 struct device {
@@ -45,10 +47,11 @@ struct coll_constants {
 };
 
 struct cluster {
-    const char *name, *summary, *source;
+    const char *name, *summary, *source; /* in arena, "" when not given */
     struct device device;
     uint32_t gpus_per_node;
-    uint32_t nics_per_node;
+    uint32_t nics_per_node;         /* 0: one node only */
+    const char *nic_name;           /* "ConnectX-6 HDR InfiniBand", or "" */
     uint32_t n_nodes;               /* set by cluster_resize() */
     bool nvswitch;                  /* else direct links, all pairs */
     double nvlink_Bps;              /* a GPU's NVLink, one direction, raw */
@@ -64,13 +67,32 @@ struct cluster {
     double oversubscription; /* leaf down-link sum / up-link sum, >= 1 */
     double hop_s;            /* one switch hop */
     struct coll_constants coll;
-    double price_per_gpu_hour; /* 0: unknown */
+    double price_per_gpu_hour;  /* 0: unknown */
+    const char *const *sources; /* in arena: by field, see cluster_field(); NULL: none given */
 };
 
-/* Load by bundled name (case does not matter) or path of a JSON file. n_nodes is 1 until cluster_resize(). */
+/* Load by bundled name (case does not matter), else from a JSON file. n_nodes is 1 until cluster_resize(). A bundled
+ * description without a source for every number is refused. */
 int cluster_load(const char *what, struct arena *a, struct cluster *c, struct err *e);
-int cluster_from_json(const char *text, size_t len, const char *name, struct arena *a,
+/* `file` names the text in messages. Unknown keys, values out of range and contradictions are refused. */
+int cluster_from_json(const char *text, size_t len, const char *file, struct arena *a,
                       struct cluster *c, struct err *e);
+/* From a place in another document (a plan). */
+int cluster_from_tree(const struct json_at *at, struct arena *a, struct cluster *c, struct err *e);
+/* The description as a new tree that reads back as the same cluster, every number exactly; n_nodes is not part of it. */
+cJSON *cluster_to_json(const struct cluster *c);
+
+/* The numbers of a description, one by one. */
+struct cluster_field {
+    const char *path;   /* "node.nic.rate" */
+    const char *text;   /* as in the file: "25GB/s" */
+    const char *source; /* NULL: none given */
+};
+size_t cluster_n_fields(void);
+/* False when this description does not have it (an optional one). */
+bool cluster_field(const struct cluster *c, size_t i, struct arena *a, struct cluster_field *out);
+
+/* 1..CLUSTER_MAX_NODES nodes, at most CLUSTER_MAX_RANKS GPUs in all; several nodes need NICs. */
 /* Ranks fill nodes in order; the last node may be partly used. */
 int cluster_resize(struct cluster *c, uint32_t n_nodes, struct err *e);
 
