@@ -42,16 +42,16 @@ static int ddp_lower(const struct plan *plan, struct arena *a, struct program *p
 static int ddp_formula(const struct plan *plan, uint64_t bytes[PHASE_N], struct err *e)
 {
     uint64_t s = dtype_bytes(plan->job.grad_dtype, 1), w = plan->world, sum = 0, open = 0;
-    uint64_t piece = plan->job.bucket_bytes / s;
+    uint64_t bucket = plan->job.bucket_bytes, piece = num_max(bucket / s, 1);
 
     (void)e;
     for (int i = 0; i < PHASE_N; i++)
         bytes[i] = 0;
     for (uint32_t u = plan->model.n_units; u-- > 0;) {
         open += plan->model.units[u].numel;
-        if (u && plan->job.bucket_bytes && open * s < plan->job.bucket_bytes)
+        if (u && bucket && open * s < bucket)
             continue;
-        if (piece && piece < open)
+        if (bucket && bucket < open * s)
             sum += open / piece * num_ceil_div(piece, w) + num_ceil_div(open % piece, w);
         else
             sum += num_ceil_div(open, w);

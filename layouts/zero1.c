@@ -141,12 +141,12 @@ static int zero1_formula(const struct plan *plan, uint64_t bytes[PHASE_N], struc
     if (w == 1)
         return 0;
     if (plan->strategy != STRATEGY_OWNER) {
-        uint64_t piece = j->bucket_bytes / dtype_bytes(j->param_dtype, 1),
+        uint64_t piece = num_max(j->bucket_bytes / dtype_bytes(j->param_dtype, 1), 1),
                  all = part_slice(plan) * w;
 
         bytes[PHASE_BACKWARD] = (w - 1) * dtype_bytes(j->grad_dtype, plan->model.total_params);
         bytes[PHASE_OPTIMIZER] = cut_bytes(plan);
-        even = piece && piece < all
+        even = j->bucket_bytes && j->bucket_bytes < dtype_bytes(j->param_dtype, all)
                    ? (all / piece * num_ceil_div(piece, w) + num_ceil_div(all % piece, w)) * w
                    : all;
         bytes[PHASE_REFRESH] = (w - 1) * dtype_bytes(j->param_dtype, even);

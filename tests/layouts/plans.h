@@ -1,0 +1,140 @@
+/* tests/layouts/plans.h - small plans for tests: models, a cluster without surprises, owners by a fixed rule. */
+#ifndef BALLAST_TESTS_LAYOUTS_PLANS_H
+#define BALLAST_TESTS_LAYOUTS_PLANS_H
+
+#include "layouts/layout.h"
+#include "tests/suite.h"
+
+#include <string.h>
+
+/* Models by a short name: with and without vocabulary, tied, experts. Everything is small and nothing is round. */
+static inline const char *plans_text(const char *name)
+{
+    if (!strcmp(name, "block"))
+        return "block:layers=3,hidden=48,ffn=160,heads=4";
+    if (!strcmp(name, "one-layer"))
+        return "block:layers=1,hidden=16,ffn=64,heads=2";
+    if (!strcmp(name, "llama"))
+        return "block:layers=4,hidden=40,ffn=104,heads=4,kv-heads=2,mlp=swiglu,vocab=331";
+    if (!strcmp(name, "gpt2"))
+        return "block:layers=2,hidden=36,ffn=144,heads=6,mlp=gelu,vocab=257";
+    return name;
+}
+
+static const char plans_moe[] =
+    "{\"model_type\":\"mixtral\",\"vocab_size\":97,\"hidden_size\":32,\"intermediate_size\":56,"
+    "\"num_hidden_layers\":2,\"num_attention_heads\":4,\"num_key_value_heads\":2,"
+    "\"num_local_experts\":4,\"num_experts_per_tok\":2,\"tie_word_embeddings\":false}";
+
+static const char *const plans_models[] = {"block", "llama", "gpt2", "moe"};
+
+static inline struct job plans_job(void)
+{
+    return (struct job){.optimizer = OPTIMIZER_MUON,
+                        .ns_steps = 5,
+                        .seq_len = 32,
+                        .micro_batch = 2,
+                        .grad_accum = 1,
+                        .param_dtype = DTYPE_BF16,
+                        .grad_dtype = DTYPE_BF16,
+                        .state_dtype = DTYPE_FP32,
+                        .master_weights = true,
+                        .recompute = RECOMPUTE_FULL,
+                        .gather = ALGO_AUTO,
+                        .prefetch = 1,
+                        .bucket_bytes = 64 << 20,
+                        .planner = "ilp",
+                        .objective = "flops,bytes",
+                        .tp = 1,
+                        .pp = 1,
+                        .ep = 1,
+                        .framework = FRAMEWORK_FSDP2};
+}
+
+/* No latency, no efficiency below 1, nothing but rates: times follow by division. One NIC a GPU. */
+static inline void plans_ideal_cluster(struct cluster *c, uint32_t gpus_per_node, uint32_t world)
+{
+    memset(c, 0, sizeof(*c));
+    c->name = c->summary = c->source = "ideal";
+    c->device = (struct device){.name = "ideal",
+                                .memory_bytes = UINT64_C(80) << 30,
+                                .peak_flops = 1e14,
+                                .hbm_Bps = 1e12,
+                                .n_sm = 1,
+                                .gemm_efficiency = 1,
+                                .hbm_efficiency = 1,
+                                .attention_flops = 1e14,
+                                .sustained_factor = 1};
+    c->gpus_per_node = gpus_per_node;
+    c->nics_per_node = gpus_per_node;
+    c->n_nodes = (world + gpus_per_node - 1) / gpus_per_node;
+    c->nvswitch = true;
+    c->nvlink_Bps = 1e11;
+    c->nvlink_efficiency = 1;
+    c->nic_Bps = 1e10;
+    c->nic_efficiency = 1;
+    for (uint32_t i = 0; i < gpus_per_node; i++)
+        c->nic_of_gpu[i] = (uint8_t)i;
+    c->oversubscription = 1;
+    for (int i = 0; i < PROTOCOL_N; i++)
+        c->coll.rate_share[i] = 1;
+}
+
+/* Owners: the k-th owned matrix goes to rank (5k + unit) mod W, a unit's vectors to (3 unit + 1) mod W. */
+static inline void plans_owners(struct plan *p)
+{
+    uint32_t k = 0;
+
+    for (uint32_t i = 0; i < p->model.n_tensors; i++) {
+        const struct tensor *t = &p->model.tensors[i];
+
+        if (p->place[i].rule != PLACE_OWNER)
+            continue;
+        if (layout_updates_as_matrix(p, t))
+            p->place[i].owner = (5 * k++ + t->unit) % p->world;
+        else
+            p->place[i].owner = (3 * t->unit + 1) % p->world;
+    }
+}
+
+static inline int plans_model(struct model *m, const char *name, struct arena *a, struct err *e)
+{
+    return !strcmp(name, "moe")
+               ? model_from_config(plans_moe, sizeof(plans_moe) - 1, "moe", a, m, e)
+               : model_load(plans_text(name), 64, a, m, e);
+}
+
+static inline void plans_make(struct plan *p, struct arena *a, const char *model,
+                              const char *layout, const struct job *j, uint32_t world,
+                              uint32_t gpus_per_node)
+{
+    struct err e;
+
+    memset(p, 0, sizeof(*p));
+    ck_assert_msg(plans_model(&p->model, model, a, &e) == 0, "%s: %s", model, e.msg);
+    plans_ideal_cluster(&p->cluster, gpus_per_node, world);
+    p->job = *j;
+    p->job.layout = layout;
+    p->job.gpus = world;
+    p->job.nodes = p->cluster.n_nodes;
+    ck_assert_msg(layout_place(p, a, &e) == 0, "%s: %s", layout, e.msg);
+    plans_owners(p);
+    p->solver = "by hand";
+    p->reproducible = true;
+}
+
+static inline void plans_lower(const struct plan *p, struct arena *a, struct program *prog)
+{
+    struct err e;
+
+    ck_assert_msg(layout_lower(p, a, prog, &e) == 0, "%s: %s", p->layout_full, e.msg);
+}
+
+/* Layouts and strategies that exist, as typed. */
+static const char *const plans_layouts[] = {
+    "ddp", "zero1", "zero1-owner", "zero3+stock", "zero3+gather", "zero3+gather-once", "owner"};
+static const uint32_t plans_worlds[] = {1, 2, 3, 5, 7, 8, 63, 64};
+
+enum { PLANS_N_LAYOUTS = 7, PLANS_N_MODELS = 4, PLANS_N_WORLDS = 8 };
+
+#endif

@@ -1,0 +1,278 @@
+/* Closed byte formulas against the programs, for every layout, and against hand counts for one tiny case each. */
+#include "model/traffic.h"
+#include "tests/layouts/plans.h"
+
+#include "core/num.h"
+
+static struct arena a;
+static struct err e;
+
+static enum coll_algo fixed(void *ctx, const struct instance *i)
+{
+    (void)i;
+    return *(enum coll_algo *)ctx;
+}
+
+/* Totals of all ranks, by phase; checks that what is sent is received. */
+static void program_bytes(const struct program *p, enum coll_algo algo, uint64_t bytes[PHASE_N])
+{
+    struct traffic_bytes *rank = MEM_NEW(struct traffic_bytes, p->world);
+
+    for (uint32_t ph = 0; ph < PHASE_N; ph++) {
+        uint64_t recv = 0;
+
+        traffic_step(p, 1u << ph, algo == ALGO_AUTO ? NULL : fixed, &algo, rank);
+        bytes[ph] = 0;
+        for (uint32_t r = 0; r < p->world; r++) {
+            bytes[ph] += rank[r].sent_intra + rank[r].sent_inter;
+            recv += rank[r].recv_intra + rank[r].recv_inter;
+        }
+        ck_assert_uint_eq(bytes[ph], recv);
+    }
+    mem_free(rank);
+}
+
+static void agree(const char *model, const char *layout, const struct job *j, uint32_t world,
+                  enum coll_algo algo)
+{
+    uint64_t formula[PHASE_N], bytes[PHASE_N];
+    struct program prog;
+    struct plan p;
+
+    arena_init(&a);
+    plans_make(&p, &a, model, layout, j, world, 8);
+    plans_lower(&p, &a, &prog);
+    ck_assert_msg(layout_find(p.layout)->formula(&p, formula, &e) == 0, "%s", e.msg);
+    program_bytes(&prog, algo, bytes);
+    for (uint32_t ph = 0; ph < PHASE_N; ph++)
+        ck_assert_msg(
+            formula[ph] == bytes[ph],
+            "%s %s (%s) %s world %u accum %llu bucket %llu: %s: formula %llu, program %llu", model,
+            layout, p.layout_full, optimizer_name(j->optimizer), world,
+            (unsigned long long)j->grad_accum, (unsigned long long)j->bucket_bytes,
+            phase_name((enum phase)ph), (unsigned long long)formula[ph],
+            (unsigned long long)bytes[ph]);
+    arena_release(&a);
+}
+
+START_TEST(formulas_equal_programs_for_every_layout_optimizer_world_and_model)
+{
+    struct job j = plans_job();
+
+    for (int m = 0; m < PLANS_N_MODELS; m++)
+        for (int l = 0; l < PLANS_N_LAYOUTS; l++)
+            for (int o = 0; o < OPTIMIZER_N; o++)
+                for (int w = 0; w < PLANS_N_WORLDS; w++) {
+                    j.optimizer = (enum optimizer)o;
+                    j.grad_accum = w % 2 ? 3 : 1;
+                    agree(plans_models[m], plans_layouts[l], &j, plans_worlds[w], ALGO_AUTO);
+                }
+}
+END_TEST
+
+START_TEST(formulas_equal_programs_for_every_bucket_and_dtype)
+{
+    static const uint64_t buckets[] = {0, 1, 2, 3, 1000, 4096, 65537, 1 << 20};
+    static const uint32_t worlds[] = {2, 7, 8};
+    struct job j = plans_job();
+
+    for (int m = 0; m < PLANS_N_MODELS; m++)
+        for (int l = 0; l < PLANS_N_LAYOUTS; l++)
+            for (int b = 0; b < 8; b++)
+                for (int w = 0; w < 3; w++)
+                    for (int d = 0; d < 3; d++) {
+                        j.bucket_bytes = buckets[b];
+                        j.param_dtype = d == 1 ? DTYPE_FP32 : DTYPE_BF16;
+                        j.grad_dtype = d == 2 ? DTYPE_FP32 : DTYPE_BF16;
+                        j.grad_accum = d == 1 ? 3 : 1;
+                        agree(plans_models[m], plans_layouts[l], &j, worlds[w], ALGO_AUTO);
+                    }
+}
+END_TEST
+
+/* Every rank has to receive what it does not hold: no algorithm changes the total but padding. */
+START_TEST(no_algorithm_but_padding_changes_the_total)
+{
+    static const enum coll_algo algos[] = {ALGO_P2P, ALGO_RING, ALGO_TREE, ALGO_HIERARCHICAL};
+    struct job j = plans_job();
+
+    for (int m = 0; m < PLANS_N_MODELS; m++)
+        for (int w = 1; w < PLANS_N_WORLDS; w++)
+            for (int k = 0; k < 4; k++) {
+                agree(plans_models[m], "owner", &j, plans_worlds[w], algos[k]);
+                agree(plans_models[m], "zero1-owner", &j, plans_worlds[w], algos[k]);
+            }
+}
+END_TEST
+
+/* ---- by hand ----
+ *
+ * block:layers=2,hidden=2,ffn=4,heads=1 (split-up): a layer is q, k, v, o [2,2], up0, up1 [2,2] each, down [2,4], and
+ * two LayerNorms with bias, 4 vectors of 2: in all 4*4 + 2*4 + 8 + 8 = 40 elements, 32 in matrices. Two layers: 80. */
+static const char tiny[] = "block:layers=2,hidden=2,ffn=4,heads=1";
+
+static void expect(const char *layout, const struct job *j, uint32_t world, uint64_t forward,
+                   uint64_t backward, uint64_t optimizer, uint64_t refresh)
+{
+    const uint64_t want[PHASE_N] = {forward, backward, optimizer, refresh};
+    uint64_t formula[PHASE_N], bytes[PHASE_N];
+    struct program prog;
+    struct plan p;
+
+    arena_init(&a);
+    plans_make(&p, &a, tiny, layout, j, world, 8);
+    ck_assert_uint_eq(p.model.total_params, 80);
+    ck_assert_uint_eq(p.model.matrix_params, 64);
+    plans_lower(&p, &a, &prog);
+    ck_assert(layout_find(p.layout)->formula(&p, formula, &e) == 0);
+    program_bytes(&prog, ALGO_AUTO, bytes);
+    for (int ph = 0; ph < PHASE_N; ph++) {
+        ck_assert_msg(formula[ph] == want[ph] && bytes[ph] == want[ph],
+                      "%s: %s: formula %llu, program %llu, by hand %llu", layout,
+                      phase_name((enum phase)ph), (unsigned long long)formula[ph],
+                      (unsigned long long)bytes[ph], (unsigned long long)want[ph]);
+    }
+    arena_release(&a);
+}
+
+/* ddp, W = 3, one bucket of 80 elements: all-reduce of ceil(80/3) = 27 elements of 2 bytes, 2*(W-1) = 4 times on 3
+ * ranks: 4*3*54 = 648. Buckets of 100 bytes: 40 elements of a layer are 80 < 100, so both layers are one bucket of 80
+ * elements, cut into pieces of 50 and 30: 17 + 10 = 27 elements again. Buckets of 60: each layer alone, 30 + 10: (10 +
+ * 4) elements twice: 4*3*28*2 = 672. */
+START_TEST(ddp_by_hand)
+{
+    struct job j = plans_job();
+
+    expect("ddp", &j, 3, 0, 648, 0, 0);
+    j.grad_accum = 4; /* only the last micro-batch reduces */
+    expect("ddp", &j, 3, 0, 648, 0, 0);
+    j.bucket_bytes = 100;
+    expect("ddp", &j, 3, 0, 648, 0, 0);
+    j.bucket_bytes = 60;
+    expect("ddp", &j, 3, 0, 672, 0, 0);
+}
+END_TEST
+
+/* zero1, W = 3: slices of 27 elements. Reduction: each of 80 gradients travels to its slice over 2 edges: 80*2*2 = 320.
+ * Refresh: slices padded to 27*3 = 81 elements, each over 2 edges: 324. Cut matrices: order of tensors in a layer is
+ * the benchmark's; boundaries at elements 27 and 54; each matrix that one of them cuts goes over one edge. */
+START_TEST(zero1_by_hand)
+{
+    struct job j = plans_job();
+    uint64_t at = 0, cut = 0;
+    struct model m;
+
+    arena_init(&a);
+    ck_assert(plans_model(&m, tiny, &a, &e) == 0);
+    for (uint32_t i = 0; i < m.n_tensors; at += m.tensors[i++].numel)
+        for (uint64_t b = 27; b < 80; b += 27)
+            if (tensor_is_matrix(&m.tensors[i]) && b > at && b < at + m.tensors[i].numel)
+                cut += 2 * m.tensors[i].numel;
+    arena_release(&a);
+    ck_assert_uint_le(cut, 2 * 2 * 8);
+    expect("zero1", &j, 3, 0, 320, cut, 324);
+    j.optimizer = OPTIMIZER_ADAMW;
+    expect("zero1", &j, 3, 0, 320, 0, 324);
+}
+END_TEST
+
+/* zero1+owner, W = 3: 80 gradients to their owners over 2 edges each, 320; 80 parameters back, 320. */
+START_TEST(zero1_owner_by_hand)
+{
+    struct job j = plans_job();
+
+    expect("zero1-owner", &j, 3, 0, 320, 0, 320);
+}
+END_TEST
+
+/* zero3, W = 3: chunks of a layer: [2,2] has ceil(2/3) = 1 row of 2 elements, down [2,4] 1 row of 4, vectors 1 element:
+ * six matrices 2 each, one 4, four vectors 1 each: 20 elements, 60 padded, 120 bytes. An even all-gather of them: 2*3
+ * times 20 elements = 240 bytes a unit. Forward: 2 units, 480. Backward: unit 1 is kept, so 1 gather and 2
+ * reductions: 720. Optimizer, gather: padded matrices, per layer 6*[3,2] + [3,4] = 48 elements, two layers 96, over 2
+ * edges at 2 bytes: 384. Stock, 5 steps: X twice a step, A (ceil(2/3)*3 = 3 rows of 2) once: per layer 10*48 + 5*7*6 =
+ * 690 elements, two layers 1380, over 2 edges: 5520. */
+START_TEST(zero3_by_hand)
+{
+    struct job j = plans_job();
+
+    expect("zero3+gather", &j, 3, 480, 720, 384, 0);
+    expect("zero3+gather-once", &j, 3, 480, 720, 384, 0);
+    expect("zero3+stock", &j, 3, 480, 720, 5520, 0);
+    j.grad_accum = 3; /* everything but the step three times */
+    expect("zero3+stock", &j, 3, 1440, 2160, 5520, 0);
+    j.optimizer = OPTIMIZER_ADAMW;
+    expect("zero3", &j, 3, 1440, 2160, 0, 0);
+}
+END_TEST
+
+/* owner, W = 3: 40 elements of a layer to 2 others: 160 bytes a unit. Forward 320; backward 1 gather, 2 reductions, 480;
+ * the step moves nothing. */
+START_TEST(owner_by_hand)
+{
+    struct job j = plans_job();
+
+    expect("owner", &j, 3, 320, 480, 0, 0);
+}
+END_TEST
+
+/* FSDP2's chunking (c16): 18 rows over 8 ranks are 3,3,3,3,3,3,0,0, and the wire carries 24; 9 rows are two each for
+ * four ranks and one, so 16. hidden=18, ffn=18: q, k, v, o, down [18,18], up0, up1 [9,18], four vectors of 18:
+ * 5*24*18 + 2*16*18 + 4*24 = 2832 elements. */
+START_TEST(uneven_rows_are_padded_on_the_wire)
+{
+    struct job j = plans_job();
+    struct program prog;
+    struct plan p;
+    bool seen = false;
+
+    arena_init(&a);
+    plans_make(&p, &a, "block:layers=1,hidden=18,ffn=18,heads=1", "zero3+gather", &j, 8, 8);
+    plans_lower(&p, &a, &prog);
+    for (uint32_t i = 0; i < prog.n_ops; i++)
+        if (!strcmp(prog.ops[i].name, "gather.forward")) {
+            ck_assert_uint_eq(prog.ops[i].coll.unit_bytes[0], 2 * 2832);
+            seen = true;
+        }
+    ck_assert(seen);
+    arena_release(&a);
+}
+END_TEST
+
+/* c20: of the matrices only those that a slice boundary cuts are gathered, and there are at most W-1 boundaries. */
+START_TEST(zero1_gathers_at_most_one_matrix_a_boundary)
+{
+    struct job j = plans_job();
+
+    for (int m = 0; m < PLANS_N_MODELS; m++)
+        for (int w = 1; w < PLANS_N_WORLDS; w++) {
+            struct program prog;
+            struct plan p;
+            uint64_t slice, at = 0, cut = 0, n = 0, bytes[PHASE_N];
+
+            arena_init(&a);
+            plans_make(&p, &a, plans_models[m], "zero1", &j, plans_worlds[w], 8);
+            plans_lower(&p, &a, &prog);
+            slice = (p.model.total_params + p.world - 1) / p.world;
+            for (uint32_t i = 0; i < p.model.n_tensors; at += p.model.tensors[i++].numel) {
+                uint64_t boundaries = 0;
+
+                for (uint64_t b = slice; b < p.model.total_params; b += slice)
+                    boundaries += b > at && b < at + p.model.tensors[i].numel;
+                if (!boundaries || !tensor_is_matrix(&p.model.tensors[i]))
+                    continue;
+                n++;
+                cut += 2 * p.model.tensors[i].numel * boundaries;
+            }
+            ck_assert_uint_le(n, p.world - 1);
+            program_bytes(&prog, ALGO_AUTO, bytes);
+            ck_assert_uint_eq(bytes[PHASE_OPTIMIZER], cut);
+            arena_release(&a);
+        }
+}
+END_TEST
+
+SUITE_MAIN("layouts/bytes", formulas_equal_programs_for_every_layout_optimizer_world_and_model,
+           formulas_equal_programs_for_every_bucket_and_dtype,
+           no_algorithm_but_padding_changes_the_total, ddp_by_hand, zero1_by_hand,
+           zero1_owner_by_hand, zero3_by_hand, owner_by_hand, uneven_rows_are_padded_on_the_wire,
+           zero1_gathers_at_most_one_matrix_a_boundary)
