@@ -21,6 +21,7 @@ struct command {
 };
 static const struct command commands[] = {
     {"model", cmd_model, "tensors, parameter counts, matrix/tail split, units"},
+    {"compare", cmd_compare, "one row a layout: the main job"},
 };
 enum { N_COMMANDS = sizeof(commands) / sizeof(commands[0]) };
 

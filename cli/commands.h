@@ -9,5 +9,9 @@
 #include "core/err.h"
 
 int cmd_model(int argc, char **argv, struct err *e);
+int cmd_topo(int argc, char **argv, struct err *e);
+int cmd_plan(int argc, char **argv, struct err *e);
+int cmd_sim(int argc, char **argv, struct err *e);
+int cmd_compare(int argc, char **argv, struct err *e);
 
 #endif

@@ -23,6 +23,27 @@ const char *strategy_name(enum strategy s)
     return strategy_names[s];
 }
 
+const char *strategy_line(enum strategy s)
+{
+    switch (s) {
+    case STRATEGY_REPLICATED:
+        return "every rank updates every matrix";
+    case STRATEGY_STOCK:
+        return "products on shards; DTensor gathers their operands in the step";
+    case STRATEGY_GATHER:
+        return "gather what a boundary cuts, update it on every holder";
+    case STRATEGY_GATHER_ONCE:
+        return "gather all matrices at once, update them everywhere";
+    case STRATEGY_ALLTOALL:
+        return "as many matrices as ranks at a time, one a rank, by all-to-all";
+    case STRATEGY_OWNER:
+        return "each matrix whole on one owner, updated there";
+    case STRATEGY_N:
+        break;
+    }
+    return "?";
+}
+
 const char *place_rule_name(enum place_rule r)
 {
     static const char *const names[] = {"replicated", "chunk", "flat", "owner"};

@@ -45,6 +45,7 @@ uint64_t layout_optimizer_flops(enum optimizer o, uint32_t ns_steps, uint64_t m,
 uint64_t layout_state_bytes(const struct job *j, const struct tensor *t);
 
 const char *strategy_name(enum strategy s);
+const char *strategy_line(enum strategy s);
 /* True when the plan's optimizer updates t as a matrix. */
 bool layout_updates_as_matrix(const struct plan *plan, const struct tensor *t);
 /* Owner strategies: is the unit's tail (vectors, router) one more segment on an owner? Units without matrices

@@ -1,0 +1,232 @@
+/* ballast compare: one row a layout - the main job. */
+#include "cli/command.h"
+#include "cli/commands.h"
+#include "cli/evaluate.h"
+#include "cli/output.h"
+#include "cli/plot.h"
+#include "cli/setup.h"
+#include "planner/planner.h"
+
+#include <string.h>
+
+static const char *const default_layouts[] = {"ddp", "zero1", "zero1-owner", "zero3", "owner"};
+
+static const struct opt rows[] = {
+    {.name = "layouts",
+     .letter = 'l',
+     .type = OPT_LIST,
+     .meta = "A,B,...",
+     .dflt_note = "ddp,zero1,zero1-owner,zero3,owner",
+     .help = "layouts to compare; 'list' shows all"},
+    {.name = "format",
+     .type = OPT_CHOICE,
+     .choices = table_formats,
+     .dflt = "table",
+     .help = "of the result",
+     .cli_only = true},
+    {.name = "output",
+     .letter = 'o',
+     .type = OPT_STRING,
+     .meta = "FILE",
+     .dflt_note = "stdout",
+     .help = "where the result goes",
+     .cli_only = true},
+    {.name = "plot",
+     .type = OPT_STRING,
+     .meta = "PREFIX",
+     .help = "also draw PREFIX.svg and PREFIX.png: step time by cause, memory by part",
+     .cli_only = true},
+    OPT_HELP_ROW,
+};
+
+struct block {
+    struct evaluation *x; /* [n] */
+    size_t n;
+    const struct evaluation *best; /* fastest that fits, or NULL */
+};
+
+/* Evaluate all layouts on one size. */
+static int run_block(const struct setup *s, uint64_t nodes, const char *const *layouts, size_t n,
+                     struct arena *a, struct block *b, struct err *e)
+{
+    struct sim_options o = {0};
+
+    b->x = ARENA_NEW(a, struct evaluation, n);
+    b->n = n;
+    b->best = NULL;
+    for (size_t i = 0; i < n; i++) {
+        struct plan *plan = ARENA_NEW(a, struct plan, 1);
+
+        if (setup_plan(s, nodes, layouts[i], a, plan, e) || planner_plan(plan, NULL, a, e) ||
+            evaluate(plan, &o, a, &b->x[i], e))
+            return -1;
+        if (b->x[i].fits && (!b->best || b->x[i].p.step_ps < b->best->p.step_ps))
+            b->best = &b->x[i];
+    }
+    return 0;
+}
+
+static void print_table(const struct table_col *cols, size_t n_cols,
+                        void (*row)(struct table *, const struct evaluation *),
+                        const struct block *b, enum table_format f, struct strbuf *out)
+{
+    struct table t;
+
+    table_init(&t, cols, n_cols);
+    for (size_t i = 0; i < b->n; i++)
+        row(&t, &b->x[i]);
+    table_print(&t, f, out);
+    table_release(&t);
+}
+
+/* The second best and what it lacks, in a line. */
+static void advise(const struct block *b, struct strbuf *out)
+{
+    const struct evaluation *next = NULL, *lean = &b->x[0];
+
+    if (!b->best) {
+        for (size_t i = 1; i < b->n; i++)
+            if (b->x[i].p.memory.driver_bytes < lean->p.memory.driver_bytes)
+                lean = &b->x[i];
+        strbuf_printf(
+            out, "Nothing fits: the leanest, %s, needs %.1f GiB and 5 %% head room of %.1f GiB.\n",
+            lean->plan->job.layout, (double)lean->p.memory.driver_bytes / 0x1p30,
+            (double)lean->plan->cluster.device.memory_bytes / 0x1p30);
+        return;
+    }
+    for (size_t i = 0; i < b->n; i++)
+        if (&b->x[i] != b->best && b->x[i].fits && (!next || b->x[i].p.step_ps < next->p.step_ps))
+            next = &b->x[i];
+    strbuf_printf(out, "Take %s: %.1f ms a step, %.1f of %.1f GiB", b->best->plan->job.layout,
+                  (double)b->best->p.step_ps / 1e9, (double)b->best->p.memory.driver_bytes / 0x1p30,
+                  (double)b->best->plan->cluster.device.memory_bytes / 0x1p30);
+    if (next)
+        strbuf_printf(out, ", %.2fx as fast as %s",
+                      (double)next->p.step_ps / (double)b->best->p.step_ps, next->plan->job.layout);
+    strbuf_printf(out, "%s.\n", next ? "" : "; no other layout here fits");
+}
+
+static void print_blocks(const struct block *b, size_t n, enum table_format f, struct strbuf *out)
+{
+    for (size_t i = 0; i < n; i++) {
+        if (i)
+            strbuf_puts(out, "\n");
+        evaluate_title(b[i].x[0].plan, out);
+        strbuf_puts(out, "\n");
+        print_table(evaluate_cols, evaluate_cols_n, evaluate_row, &b[i], f, out);
+        strbuf_puts(out, "\n");
+        print_table(evaluate_path_cols, evaluate_path_cols_n, evaluate_path_row, &b[i], f, out);
+        strbuf_puts(out, "\n");
+        print_table(evaluate_memory_cols, evaluate_memory_cols_n, evaluate_memory_row, &b[i], f,
+                    out);
+        strbuf_puts(out, "\n");
+        advise(&b[i], out);
+    }
+    strbuf_puts(
+        out,
+        "Step: a prediction that no measurement has validated yet; read ratios, not milliseconds.\n"
+        "GiB: fullest rank, as the driver sees it. GB: sent by a rank, the largest over ranks.\n"
+        "max/mean: optimizer work over ranks. Columns by formula: docs/METRICS.md\n");
+}
+
+static int print_rows(const struct block *b, size_t n, enum table_format f, int argc, char **argv,
+                      struct strbuf *out)
+{
+    struct table t;
+
+    table_init(&t, evaluate_cols, evaluate_cols_n);
+    for (size_t i = 0; i < n; i++)
+        for (size_t k = 0; k < b[i].n; k++)
+            evaluate_row(&t, &b[i].x[k]);
+    if (f == TABLE_AS_JSON) {
+        cJSON *doc = output_document("ballast-compare", 1, argc, argv), *best;
+        const struct plan *plan = b[0].x[0].plan;
+
+        json_add_str(doc, "model", plan->model.name);
+        json_add_str(doc, "cluster", plan->cluster.name);
+        best = json_add_array(doc, "best");
+        for (size_t i = 0; i < n; i++) {
+            cJSON *o = json_add_object(best, NULL);
+
+            json_add_u64(o, "nodes", b[i].x[0].plan->job.nodes);
+            json_add_u64(o, "gpus", b[i].x[0].plan->job.gpus);
+            json_add_str(o, "layout", b[i].best ? b[i].best->plan->job.layout : NULL);
+        }
+        json_add_tree(doc, "rows", table_to_json(&t));
+        json_print(doc, true, out);
+        strbuf_puts(out, "\n");
+        json_free(doc);
+    } else {
+        table_print(&t, f, out);
+    }
+    table_release(&t);
+    return 0;
+}
+
+static int plot(const struct opts *o, const struct block *b, size_t n, struct err *e)
+{
+    const struct opt_val *v = opts_get(o, "plot");
+    const struct evaluation **x;
+    size_t k = 0, all = 0;
+    int status;
+
+    if (!v->set)
+        return 0;
+    for (size_t i = 0; i < n; i++)
+        all += b[i].n;
+    x = MEM_NEW(const struct evaluation *, all);
+    for (size_t i = 0; i < n; i++)
+        for (size_t m = 0; m < b[i].n; m++)
+            x[k++] = &b[i].x[m];
+    status = plot_compare(v->text, x, all, e);
+    mem_free(x);
+    return status;
+}
+
+static int compare(struct setup *s, const struct opts *o, int argc, char **argv, struct strbuf *out,
+                   struct err *e)
+{
+    const struct opt_val *nodes = opts_get(o, "nodes"), *lay = opts_get(o, "layouts");
+    const char *const *layouts = lay->set ? lay->list : default_layouts;
+    size_t n_layouts =
+        lay->set ? lay->n_list : sizeof(default_layouts) / sizeof(default_layouts[0]);
+    size_t n = nodes->set ? nodes->n_list : 1;
+    enum table_format f = (enum table_format)opts_get(o, "format")->u64;
+    struct block *b = ARENA_NEW(&s->arena, struct block, n);
+    bool fits = false;
+
+    if (setup_check_used(s, layouts, n_layouts, e))
+        return -1;
+    if (n > 1 && opts_get(o, "gpus")->set)
+        return err_set(e, ERR_USAGE, "--gpus goes with one --nodes, not with a list");
+    for (size_t i = 0; i < n; i++) {
+        if (run_block(s, nodes->set ? nodes->u64s[i] : 0, layouts, n_layouts, &s->arena, &b[i], e))
+            return -1;
+        fits |= b[i].best != NULL;
+    }
+    if (plot(o, b, n, e))
+        return -1;
+    if (f == TABLE_AS_TABLE || f == TABLE_AS_MD)
+        print_blocks(b, n, f, out);
+    else
+        print_rows(b, n, f, argc, argv, out);
+    return fits ? 0 : 1;
+}
+
+int cmd_compare(int argc, char **argv, struct err *e)
+{
+    const struct command_frame frame = {
+        .usage = "usage: ballast compare MODEL --cluster CLUSTER --nodes N [options]\n\n"
+                 "Predicts one training step under each layout: time, memory, traffic, what limits "
+                 "it, and which\n"
+                 "layout to take. MODEL: a config.json or its directory, a bundled name, or "
+                 "block:layers=...\n"
+                 "Exit status 1 when no layout fits.\n\n",
+        .rows = rows,
+        .n_rows = sizeof(rows) / sizeof(rows[0]),
+        .layouts = "layouts",
+        .run = compare,
+    };
+
+    return command_run(&frame, argc, argv, e);
+}

@@ -1,0 +1,64 @@
+#include "cli/command.h"
+
+#include "cli/output.h"
+
+#include <string.h>
+
+static bool wants_list(const struct command_frame *f, const struct opts *o)
+{
+    const struct opt_val *v = opts_get(o, f->layouts);
+
+    if (v->list)
+        return v->n_list == 1 && !strcmp(v->list[0], "list");
+    return v->text && !strcmp(v->text, "list");
+}
+
+static int with_setup(const struct command_frame *f, struct opts *o, int argc, char **argv,
+                      struct strbuf *out, struct err *e)
+{
+    struct setup s;
+    int status;
+
+    if (wants_list(f, o)) {
+        setup_list_layouts(out);
+        return 0;
+    }
+    if (f->instead && opts_get(o, f->instead)->set) {
+        if (opts_positionals(o, 0, 0, "no MODEL beside a plan", e))
+            return -1;
+        memset(&s, 0, sizeof(s));
+        arena_init(&s.arena);
+        s.opts = o;
+    } else if (opts_positionals(o, 1, 1, "MODEL", e) || setup_init(&s, o, o->pos[0], e)) {
+        return -1;
+    }
+    status = f->run(&s, o, argc, argv, out, e);
+    setup_release(&s);
+    return status;
+}
+
+int command_run(const struct command_frame *f, int argc, char **argv, struct err *e)
+{
+    struct strbuf out;
+    struct opts o;
+    int status;
+
+    opts_init(&o);
+    opts_add(&o, "Job options", setup_options, setup_options_n);
+    opts_add(&o, "Options", f->rows, f->n_rows);
+    if (opts_wants_help(argc - 1, argv + 1)) {
+        fputs(f->usage, stdout);
+        opts_help(stdout, &o);
+        opts_release(&o);
+        return 0;
+    }
+    strbuf_init(&out);
+    status = opts_parse(&o, argc - 1, argv + 1, e);
+    if (!status)
+        status = with_setup(f, &o, argc, argv, &out, e);
+    if (status >= 0 && output_write(f->own_output ? NULL : opts_get(&o, "output")->text, &out, e))
+        status = -1;
+    strbuf_release(&out);
+    opts_release(&o);
+    return status;
+}

@@ -1,0 +1,241 @@
+#include "cli/evaluate.h"
+
+#include "core/units.h"
+#include "layouts/layout.h"
+#include "model/graph.h"
+
+#include <string.h>
+
+static const double MS = 1e9; /* ps */
+
+static void describe_bottleneck(struct evaluation *x)
+{
+    const struct prediction *p = &x->p;
+    const char *where = "";
+    char at[32] = "";
+    enum sim_resource r = p->bottleneck;
+
+    if (r == RESOURCE_NIC_TX || r == RESOURCE_NIC_RX) {
+        uint32_t nics = x->plan->cluster.nics_per_node ? x->plan->cluster.nics_per_node : 1;
+
+        snprintf(at, sizeof(at), " of node %u", p->busy_instance[r] / nics);
+        where = at;
+    }
+    snprintf(x->bottleneck, sizeof(x->bottleneck), "%s%s %.0f %%", sim_resource_name(r), where,
+             100 * p->busy[r]);
+}
+
+int evaluate(struct plan *plan, const struct sim_options *o, struct arena *a,
+             struct evaluation *out, struct err *e)
+{
+    const struct job *j = &plan->job;
+    double tokens = (double)(j->seq_len * j->micro_batch) * (double)j->grad_accum, s;
+
+    memset(out, 0, sizeof(*out));
+    out->plan = plan;
+    if (layout_lower(plan, a, &out->program, e) ||
+        sim_predict(&out->program, &plan->cluster, o, a, &out->p, e))
+        return err_prefix(e, "layout '%s'", plan->layout_full);
+    s = (double)out->p.step_ps / 1e12;
+    out->tokens_per_s_per_gpu = tokens / s;
+    out->mfu = graph_model_flops_per_token(&plan->model, j->seq_len) * tokens / s /
+               plan->cluster.device.peak_flops;
+    out->fits =
+        1.05 * (double)out->p.memory.driver_bytes <= (double)plan->cluster.device.memory_bytes;
+    out->balance = plan->flops_mean > 0 ? (double)plan->flops_max / plan->flops_mean : 1;
+    describe_bottleneck(out);
+    return 0;
+}
+
+/* How owner segments travelled, or NULL. */
+static const char *owner_algorithm(const struct evaluation *x)
+{
+    return x->plan->strategy == STRATEGY_OWNER && x->p.gather_algo != ALGO_AUTO
+               ? coll_algo_name(x->p.gather_algo)
+               : NULL;
+}
+
+const struct table_col evaluate_cols[] = {
+    {"layout", "layout", TABLE_TEXT, 0, TABLE_AUTO},
+    {"layout_full", NULL, TABLE_TEXT, 0, TABLE_AUTO},
+    {"optimizer", NULL, TABLE_TEXT, 0, TABLE_AUTO},
+    {"nodes", NULL, TABLE_INT, 0, TABLE_AUTO},
+    {"gpus", NULL, TABLE_INT, 0, TABLE_AUTO},
+    {"step_ms", "step ms", TABLE_FIXED, 1, TABLE_AUTO},
+    {"forward_ms", "forward", TABLE_FIXED, 1, TABLE_AUTO},
+    {"backward_ms", "backward", TABLE_FIXED, 1, TABLE_AUTO},
+    {"optimizer_ms", "optimizer", TABLE_FIXED, 1, TABLE_AUTO},
+    {"exposed_comm_ms", "exposed", TABLE_FIXED, 1, TABLE_AUTO},
+    {"memory_gib", "GiB", TABLE_GIB, 1, TABLE_AUTO},
+    {"memory_alloc_gib", NULL, TABLE_GIB, 2, TABLE_AUTO},
+    {"memory_min_gib", NULL, TABLE_GIB, 2, TABLE_AUTO},
+    {"memory_parts", NULL, TABLE_JSON, 0, TABLE_AUTO},
+    {"fits", "fits", TABLE_BOOL, 0, TABLE_AUTO},
+    {"capacity_gib", NULL, TABLE_GIB, 2, TABLE_AUTO},
+    {"mfu", NULL, TABLE_FIXED, 4, TABLE_AUTO},
+    {"mfu_percent", "MFU %", TABLE_FIXED, 1, TABLE_AUTO},
+    {"mfu_basis", NULL, TABLE_TEXT, 0, TABLE_AUTO},
+    {"tokens_per_s_per_gpu", "tok/s/GPU", TABLE_FIXED, 0, TABLE_AUTO},
+    {"bytes_per_rank_intra", NULL, TABLE_INT, 0, TABLE_AUTO},
+    {"bytes_per_rank_inter", NULL, TABLE_INT, 0, TABLE_AUTO},
+    {"bytes_per_rank_intra_recv", NULL, TABLE_INT, 0, TABLE_AUTO},
+    {"bytes_per_rank_inter_recv", NULL, TABLE_INT, 0, TABLE_AUTO},
+    {"optimizer_bytes", NULL, TABLE_INT, 0, TABLE_AUTO},
+    {"ns_flops_max", NULL, TABLE_INT, 0, TABLE_AUTO},
+    {"ns_flops_mean", NULL, TABLE_FIXED, 0, TABLE_AUTO},
+    {"balance", NULL, TABLE_FIXED, 2, TABLE_AUTO},
+    {"gather_algorithm", NULL, TABLE_TEXT, 0, TABLE_AUTO},
+    {"bottleneck", "busiest resource", TABLE_TEXT, 0, TABLE_AUTO},
+    {"usd_per_million_tokens", NULL, TABLE_FIXED, 3, TABLE_AUTO},
+    {"error_percent", NULL, TABLE_FIXED, 1, TABLE_AUTO},
+    {"error_basis", NULL, TABLE_TEXT, 0, TABLE_AUTO},
+    {"path_ms", NULL, TABLE_JSON, 0, TABLE_AUTO},
+    {"peak_at", NULL, TABLE_TEXT, 0, TABLE_AUTO},
+    {"rank_classes", NULL, TABLE_INT, 0, TABLE_AUTO},
+};
+const size_t evaluate_cols_n = sizeof(evaluate_cols) / sizeof(evaluate_cols[0]);
+
+static cJSON *memory_parts(const struct evaluation *x)
+{
+    cJSON *o = json_new_object();
+
+    for (int i = 0; i < MEM_PART_N; i++)
+        json_add_double(o, mem_part_name((enum mem_part)i), (double)x->p.memory.parts[i] / 0x1p30);
+    return o;
+}
+
+static cJSON *path(const struct evaluation *x)
+{
+    cJSON *o = json_new_object();
+
+    for (int i = 0; i < TIME_N; i++)
+        json_add_double(o, time_category_name((enum time_category)i), (double)x->p.path_ps[i] / MS);
+    return o;
+}
+
+void evaluate_row(struct table *t, const struct evaluation *x)
+{
+    const struct prediction *p = &x->p;
+    const struct plan *plan = x->plan;
+
+    table_row(t);
+    table_set_str(t, "layout", plan->job.layout);
+    table_set_str(t, "layout_full", plan->layout_full);
+    table_set_str(t, "optimizer", optimizer_name(plan->job.optimizer));
+    table_set_u64(t, "nodes", plan->job.nodes);
+    table_set_u64(t, "gpus", plan->job.gpus);
+    table_set_double(t, "step_ms", (double)p->step_ps / MS);
+    table_set_double(t, "forward_ms", (double)p->forward_ps / MS);
+    table_set_double(t, "backward_ms", (double)p->backward_ps / MS);
+    table_set_double(t, "optimizer_ms", (double)p->optimizer_ps / MS);
+    table_set_double(t, "exposed_comm_ms", (double)p->exposed_comm_ps / MS);
+    table_set_u64(t, "memory_gib", p->memory.driver_bytes);
+    table_set_u64(t, "memory_alloc_gib", p->memory.peak_bytes);
+    table_set_u64(t, "memory_min_gib", p->memory.driver_min_bytes);
+    table_set_json(t, "memory_parts", memory_parts(x));
+    table_set_bool(t, "fits", x->fits);
+    table_set_u64(t, "capacity_gib", plan->cluster.device.memory_bytes);
+    table_set_double(t, "mfu", x->mfu);
+    table_set_double(t, "mfu_percent", 100 * x->mfu);
+    table_set_str(t, "mfu_basis",
+                  "6 FLOP per parameter and token, attention not halved for causal");
+    table_set_double(t, "tokens_per_s_per_gpu", x->tokens_per_s_per_gpu);
+    table_set_u64(t, "bytes_per_rank_intra", p->bytes_max.sent_intra);
+    table_set_u64(t, "bytes_per_rank_inter", p->bytes_max.sent_inter);
+    table_set_u64(t, "bytes_per_rank_intra_recv", p->bytes_max.recv_intra);
+    table_set_u64(t, "bytes_per_rank_inter_recv", p->bytes_max.recv_inter);
+    table_set_u64(t, "optimizer_bytes", p->optimizer_bytes);
+    table_set_u64(t, "ns_flops_max", plan->flops_max);
+    table_set_double(t, "ns_flops_mean", plan->flops_mean);
+    table_set_double(t, "balance", x->balance);
+    table_set_str(t, "gather_algorithm", owner_algorithm(x));
+    table_set_str(t, "bottleneck", x->bottleneck);
+    if (plan->job.price_per_gpu_hour > 0)
+        table_set_double(t, "usd_per_million_tokens",
+                         plan->job.price_per_gpu_hour / 3600 / x->tokens_per_s_per_gpu * 1e6);
+    table_set_str(t, "error_basis", "unvalidated");
+    table_set_json(t, "path_ms", path(x));
+    table_set_str(t, "peak_at", x->program.ops[p->memory.at.op].name);
+    table_set_u64(t, "rank_classes", p->n_classes);
+}
+
+const struct table_col evaluate_memory_cols[] = {
+    {"layout", "GiB", TABLE_TEXT, 0, TABLE_AUTO},
+    {"params", "params", TABLE_GIB, 1, TABLE_AUTO},
+    {"grads", "grads", TABLE_GIB, 1, TABLE_AUTO},
+    {"states", "states", TABLE_GIB, 1, TABLE_AUTO},
+    {"master", "master", TABLE_GIB, 1, TABLE_AUTO},
+    {"activations", "activ.", TABLE_GIB, 1, TABLE_AUTO},
+    {"gathered", "gathered", TABLE_GIB, 1, TABLE_AUTO},
+    {"workspace", "worksp.", TABLE_GIB, 1, TABLE_AUTO},
+    {"logits", "logits", TABLE_GIB, 1, TABLE_AUTO},
+    {"buffers", "buffers", TABLE_GIB, 1, TABLE_AUTO},
+    {"context", "context", TABLE_GIB, 1, TABLE_AUTO},
+    {"fragmentation", "frag.", TABLE_GIB, 1, TABLE_AUTO},
+    {"at", "peak in", TABLE_TEXT, 0, TABLE_AUTO},
+};
+const size_t evaluate_memory_cols_n =
+    sizeof(evaluate_memory_cols) / sizeof(evaluate_memory_cols[0]);
+
+void evaluate_memory_row(struct table *t, const struct evaluation *x)
+{
+    table_row(t);
+    table_set_str(t, "layout", x->plan->job.layout);
+    for (int i = 0; i < MEM_PART_N; i++)
+        table_set_u64(t, mem_part_name((enum mem_part)i), x->p.memory.parts[i]);
+    table_set_u64(t, "fragmentation",
+                  x->p.memory.driver_bytes - x->p.memory.peak_bytes -
+                      x->p.memory.parts[MEM_CONTEXT]);
+    table_set_str(t, "at", phase_name(x->program.ops[x->p.memory.at.op].phase));
+}
+
+const struct table_col evaluate_path_cols[] = {
+    {"layout", "path ms", TABLE_TEXT, 0, TABLE_AUTO},
+    {"gemm", "GEMM", TABLE_FIXED, 1, TABLE_AUTO},
+    {"attention", "attn", TABLE_FIXED, 1, TABLE_AUTO},
+    {"elementwise", "elem.", TABLE_FIXED, 1, TABLE_AUTO},
+    {"optimizer", "optimizer", TABLE_FIXED, 1, TABLE_AUTO},
+    {"gather", "gather", TABLE_FIXED, 1, TABLE_AUTO},
+    {"reduce", "reduce", TABLE_FIXED, 1, TABLE_AUTO},
+    {"refresh", "refresh", TABLE_FIXED, 1, TABLE_AUTO},
+    {"intra", "GB in node", TABLE_FIXED, 1, TABLE_AUTO},
+    {"inter", "between", TABLE_FIXED, 1, TABLE_AUTO},
+    {"step", "in step", TABLE_FIXED, 1, TABLE_AUTO},
+    {"balance", "max/mean", TABLE_FIXED, 2, TABLE_AUTO},
+    {"via", "via", TABLE_TEXT, 0, TABLE_AUTO},
+};
+const size_t evaluate_path_cols_n = sizeof(evaluate_path_cols) / sizeof(evaluate_path_cols[0]);
+
+void evaluate_path_row(struct table *t, const struct evaluation *x)
+{
+    table_row(t);
+    table_set_str(t, "layout", x->plan->job.layout);
+    for (int i = 0; i < TIME_N; i++)
+        table_set_double(t, time_category_name((enum time_category)i),
+                         (double)x->p.path_ps[i] / MS);
+    table_set_double(t, "intra", (double)x->p.bytes_max.sent_intra / 1e9);
+    table_set_double(t, "inter", (double)x->p.bytes_max.sent_inter / 1e9);
+    table_set_double(t, "step", (double)x->p.optimizer_bytes / 1e9);
+    table_set_double(t, "balance", x->balance);
+    table_set_str(t, "via", owner_algorithm(x));
+}
+
+void evaluate_title(const struct plan *plan, struct strbuf *out)
+{
+    static const char *const recomputes[] = {"no", "selective", "full"};
+    const struct job *j = &plan->job;
+
+    strbuf_printf(out, "%s (%s parameters) on %u x %s: %u GPUs %s\n", plan->model.name,
+                  units_show_count(plan->model.total_params).s, j->nodes, plan->cluster.name,
+                  j->gpus, plan->cluster.device.name);
+    strbuf_printf(out, "%s", optimizer_name(j->optimizer));
+    if (j->optimizer == OPTIMIZER_MUON)
+        strbuf_printf(out, " (%u Newton-Schulz steps)", j->ns_steps);
+    strbuf_printf(out,
+                  ", %llu tokens x %llu x %llu a GPU, %s parameters, %s gradients, %s states%s, %s "
+                  "recomputation\n",
+                  (unsigned long long)j->seq_len, (unsigned long long)j->micro_batch,
+                  (unsigned long long)j->grad_accum, dtype_name(j->param_dtype),
+                  dtype_name(j->grad_dtype), dtype_name(j->state_dtype),
+                  j->master_weights ? " + fp32 master" : "", recomputes[j->recompute]);
+}

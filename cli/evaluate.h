@@ -1,0 +1,39 @@
+/* cli/evaluate.h - one plan, lowered and simulated; and its row, as every command prints it (docs/METRICS.md). */
+#ifndef BALLAST_CLI_EVALUATE_H
+#define BALLAST_CLI_EVALUATE_H
+
+#include "core/table.h"
+#include "model/plan.h"
+#include "sim/sim.h"
+
+struct evaluation {
+    struct plan *plan;
+    struct program program;
+    struct prediction p;
+    bool fits;
+    double mfu, tokens_per_s_per_gpu, balance;
+    char bottleneck[96];
+};
+
+/* Everything is in `a`. */
+int evaluate(struct plan *plan, const struct sim_options *o, struct arena *a,
+             struct evaluation *out, struct err *e);
+
+extern const struct table_col evaluate_cols[];
+extern const size_t evaluate_cols_n;
+void evaluate_row(struct table *t, const struct evaluation *x);
+
+/* Memory by part of the fullest rank, one row a layout; the widths of the plot's bars. */
+extern const struct table_col evaluate_memory_cols[];
+extern const size_t evaluate_memory_cols_n;
+void evaluate_memory_row(struct table *t, const struct evaluation *x);
+
+/* Step time by cause, for the text table. */
+extern const struct table_col evaluate_path_cols[];
+extern const size_t evaluate_path_cols_n;
+void evaluate_path_row(struct table *t, const struct evaluation *x);
+
+/* "llama-3.1-70b on 16 nodes of dgx-a100 (128 GPUs): muon, ..." */
+void evaluate_title(const struct plan *plan, struct strbuf *out);
+
+#endif

@@ -1,0 +1,242 @@
+#include "cli/plot.h"
+
+#include "core/units.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+/* Okabe and Ito's colours, which colour-blind readers can tell apart, and tints of them. */
+static const char *const time_colours[TIME_N] = {"#0072B2", "#56B4E9", "#B3D4EA", "#009E73",
+                                                 "#E69F00", "#D55E00", "#CC79A7"};
+static const char *const time_titles[TIME_N] = {"GEMM",
+                                                "attention",
+                                                "elementwise",
+                                                "optimizer arithmetic",
+                                                "waiting: gather",
+                                                "waiting: reduce",
+                                                "waiting: refresh"};
+static const char *const part_colours[MEM_PART_N] = {"#0072B2", "#D55E00", "#009E73", "#66C2A5",
+                                                     "#E69F00", "#56B4E9", "#CC79A7", "#F0E442",
+                                                     "#999999", "#CCCCCC"};
+
+/* In gnuplot's single quotes a quote is doubled. */
+static void quote(struct strbuf *b, const char *s)
+{
+    strbuf_putc(b, '\'');
+    for (; *s; s++) {
+        if (*s == '\'')
+            strbuf_putc(b, '\'');
+        strbuf_putc(b, *s);
+    }
+    strbuf_putc(b, '\'');
+}
+
+/* Text that the enhanced mode leaves alone. */
+static void label(struct strbuf *b, const struct evaluation *x, bool with_nodes)
+{
+    strbuf_putc(b, '"');
+    strbuf_printf(b, "%s", x->plan->job.layout);
+    if (with_nodes)
+        strbuf_printf(b, "\\n%u nodes", x->plan->job.nodes);
+    strbuf_putc(b, '"');
+}
+
+static double time_value(const struct evaluation *x, int k)
+{
+    return (double)x->p.path_ps[k] / 1e12;
+}
+
+/* As the driver sees it: what fragmentation costs counts as context. */
+static double part_value(const struct evaluation *x, int k)
+{
+    double v = (double)x->p.memory.parts[k];
+
+    if (k == MEM_CONTEXT)
+        v = (double)x->p.memory.driver_bytes - (double)x->p.memory.peak_bytes;
+    return v / 0x1p30;
+}
+
+static void data(struct strbuf *b, const char *name, const struct evaluation *const *x, size_t n,
+                 int columns, double (*value)(const struct evaluation *, int), const char *total)
+{
+    bool with_nodes = false;
+
+    for (size_t i = 1; i < n; i++)
+        with_nodes |= x[i]->plan->job.nodes != x[0]->plan->job.nodes;
+    strbuf_printf(b, "$%s << EOD\n", name);
+    for (size_t i = 0; i < n; i++) {
+        double sum = 0;
+
+        label(b, x[i], with_nodes);
+        for (int k = 0; k < columns; k++) {
+            strbuf_printf(b, " %.6g", value(x[i], k));
+            sum += value(x[i], k);
+        }
+        strbuf_printf(b, " %.6g \"", sum);
+        strbuf_printf(b, total, sum);
+        strbuf_printf(b, "\"\n");
+    }
+    strbuf_puts(b, "EOD\n");
+}
+
+static bool any(const struct evaluation *const *x, size_t n, int k,
+                double (*value)(const struct evaluation *, int), double least)
+{
+    for (size_t i = 0; i < n; i++)
+        if (value(x[i], k) > least)
+            return true;
+    return false;
+}
+
+/* Stacked bars of the columns that anything is in, and the totals above them. */
+static void stack(struct strbuf *b, const char *name, const struct evaluation *const *x, size_t n,
+                  int columns, double (*value)(const struct evaluation *, int),
+                  const char *const *colours, const char *(*title)(int))
+{
+    double biggest = 0;
+
+    for (size_t i = 0; i < n; i++) {
+        double sum = 0;
+
+        for (int k = 0; k < columns; k++)
+            sum += value(x[i], k);
+        biggest = sum > biggest ? sum : biggest;
+    }
+    strbuf_puts(b, "plot ");
+    for (int k = 0; k < columns; k++)
+        if (any(x, n, k, value, biggest * 1e-4))
+            strbuf_printf(b, "$%s using %d:xtic(1) title \"%s\" lc rgb \"%s\", ", name, k + 2,
+                          title(k), colours[k]);
+    strbuf_printf(b, "$%s using 0:%d:%d with labels offset 0,0.7 font \",11\" notitle", name,
+                  columns + 2, columns + 3);
+}
+
+static const char *time_title(int k)
+{
+    return time_titles[k];
+}
+
+static const char *part_title(int k)
+{
+    return k == MEM_CONTEXT ? "context, fragmentation" : mem_part_name((enum mem_part)k);
+}
+
+static void script(struct strbuf *b, const struct evaluation *const *x, size_t n,
+                   const char *terminal, const char *file)
+{
+    const struct plan *plan = x[0]->plan;
+    double capacity = (double)plan->cluster.device.memory_bytes / 0x1p30;
+
+    data(b, "time", x, n, TIME_N, time_value, "%.2f s");
+    data(b, "memory", x, n, MEM_PART_N, part_value, "%.1f");
+    strbuf_printf(b, "set terminal %s\nset output ", terminal);
+    quote(b, file);
+    strbuf_puts(b, "\nset multiplot layout 1,2 title \"");
+    if (x[n - 1]->plan->job.nodes != plan->job.nodes)
+        strbuf_printf(b, "%s on %s, %s", plan->model.name, plan->cluster.name,
+                      optimizer_name(plan->job.optimizer));
+    else
+        strbuf_printf(b, "%s on %u x %s (%u GPUs), %s", plan->model.name, plan->job.nodes,
+                      plan->cluster.name, plan->job.gpus, optimizer_name(plan->job.optimizer));
+    strbuf_puts(b, "\" noenhanced font \",16\"\n"
+                   "set style data histograms\nset style histogram rowstacked\n"
+                   "set style fill solid border rgb \"white\"\nset boxwidth 0.72\n"
+                   "set border 3 lc rgb \"#666666\"\nset tics nomirror out\nset xtics noenhanced "
+                   "font \",11\"\n"
+                   "set grid ytics lc rgb \"#dddddd\" lt 1\nset key outside bottom center "
+                   "horizontal Left reverse samplen 1 "
+                   "width 1 noenhanced font \",11\" maxrows 3\nset yrange [0:*]\nset offsets "
+                   "0,0,graph 0.08,0\n");
+    strbuf_printf(b, "set xrange [-0.6:%.1f]\n", (double)n - 0.4);
+    strbuf_puts(b, "set title \"one step, critical path\" font \",13\"\nset ylabel \"seconds\"\n");
+    stack(b, "time", x, n, TIME_N, time_value, time_colours, time_title);
+    strbuf_puts(b, "\nset title \"memory of the fullest rank\" font \",13\"\nset ylabel \"GiB\"\n");
+    stack(b, "memory", x, n, MEM_PART_N, part_value, part_colours, part_title);
+    strbuf_printf(b, ", %.6g with lines lw 2 dt 2 lc rgb \"#CC0000\" title \"capacity %.1f GiB\"\n",
+                  capacity, capacity);
+    strbuf_puts(b, "unset multiplot\nunset output\nreset\n");
+}
+
+/* Run gnuplot on the text; its own complaints are dropped, the status counts. */
+static int run_gnuplot(const struct strbuf *text, struct err *e)
+{
+    int to[2], status;
+    size_t done = 0;
+    pid_t pid;
+
+    if (pipe(to))
+        return err_set(e, ERR_EXTERNAL, "cannot start gnuplot: %s", strerror(errno));
+    pid = fork();
+    if (pid < 0) {
+        close(to[0]);
+        close(to[1]);
+        return err_set(e, ERR_EXTERNAL, "cannot start gnuplot: %s", strerror(errno));
+    }
+    if (pid == 0) {
+        dup2(to[0], 0);
+        close(to[0]);
+        close(to[1]);
+        if (!freopen("/dev/null", "w", stdout) || !freopen("/dev/null", "w", stderr))
+            _exit(126);
+        execlp("gnuplot", "gnuplot", "-", (char *)NULL);
+        _exit(127);
+    }
+    close(to[0]);
+    while (done < text->len) { /* main ignores SIGPIPE */
+        ssize_t k = write(to[1], text->s + done, text->len - done);
+
+        if (k < 0 && errno == EINTR)
+            continue;
+        if (k <= 0)
+            break;
+        done += (size_t)k;
+    }
+    close(to[1]);
+    while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
+        ;
+    if (WIFEXITED(status) && WEXITSTATUS(status) == 127)
+        return err_set(e, ERR_EXTERNAL,
+                       "gnuplot is not installed; install gnuplot-nox, or leave --plot away");
+    if (!WIFEXITED(status) || WEXITSTATUS(status))
+        return err_set(e, ERR_EXTERNAL, "gnuplot failed; can the picture's folder be written?");
+    return 0;
+}
+
+int plot_compare(const char *prefix, const struct evaluation *const *x, size_t n, struct err *e)
+{
+    static const char *const ends[] = {"svg", "png"};
+    static const char *const terminals[] = {
+        "svg size 1240,600 enhanced font \"Helvetica,12\" background \"white\"",
+        "pngcairo size 1240,600 enhanced font \"Helvetica,12\""};
+    char *temporary[2], *final[2];
+    struct strbuf text;
+    struct arena a;
+    int status = -1;
+
+    arena_init(&a);
+    strbuf_init(&text);
+    for (int i = 0; i < 2; i++) {
+        final[i] = arena_printf(&a, "%s.%s", prefix, ends[i]);
+        temporary[i] = arena_printf(&a, "%s.tmp.%ld.%s", prefix, (long)getpid(), ends[i]);
+        script(&text, x, n, terminals[i], temporary[i]);
+    }
+    if (run_gnuplot(&text, e)) {
+        err_prefix(e, "'%s.svg'", prefix);
+        goto out;
+    }
+    for (int i = 0; i < 2; i++)
+        if (rename(temporary[i], final[i])) {
+            err_set(e, ERR_EXTERNAL, "cannot write '%s': %s", final[i], strerror(errno));
+            goto out;
+        }
+    status = 0;
+out:
+    for (int i = 0; i < 2 && status; i++)
+        unlink(temporary[i]);
+    strbuf_release(&text);
+    arena_release(&a);
+    return status;
+}

@@ -1,0 +1,463 @@
+#include "cli/setup.h"
+
+#include "core/num.h"
+#include "core/suggest.h"
+#include "core/units.h"
+#include "layouts/layout.h"
+#include "planner/planner.h"
+
+#include <string.h>
+#include <strings.h>
+
+static const char *const optimizers[] = {
+#define X(v, name) name,
+    OPTIMIZERS(X)
+#undef X
+        NULL};
+static const char *const algos[] = {
+#define X(v, name) name,
+    COLL_ALGOS(X)
+#undef X
+        NULL};
+static const char *const frameworks[] = {
+#define X(v, name) name,
+    FRAMEWORKS(X)
+#undef X
+        NULL};
+static const char *const dtypes[] = {"fp32", "bf16", "fp16", NULL};
+static const char *const yes_no[] = {"no", "yes", NULL};
+static const char *const recomputes[] = {"none", "selective", "full", NULL};
+static const char *const planners[] = {
+#define X(v, name, help) name,
+    ASSIGN_METHODS(X)
+#undef X
+        NULL};
+
+enum { MAX_GPUS = 1 << 24, MAX_SIZE = 1 << 30 };
+
+const struct opt setup_options[] = {
+    {.name = "cluster",
+     .letter = 'c',
+     .type = OPT_STRING,
+     .meta = "CLUSTER",
+     .dflt = "dgx-a100",
+     .help = "bundled name (ballast topo --list) or JSON file"},
+    {.name = "nodes",
+     .letter = 'n',
+     .type = OPT_COUNTS,
+     .meta = "N[,N...]",
+     .dflt_note = "1",
+     .min = 1,
+     .max = 131072,
+     .help = "nodes; compare takes several"},
+    {.name = "gpus-per-node",
+     .type = OPT_COUNT,
+     .meta = "N",
+     .dflt_note = "the cluster's",
+     .min = 1,
+     .max = CLUSTER_MAX_GPUS_PER_NODE,
+     .help = "use only so many GPUs of a node"},
+    {.name = "gpus",
+     .type = OPT_COUNT,
+     .meta = "N",
+     .dflt_note = "nodes x GPUs a node",
+     .min = 1,
+     .max = MAX_GPUS,
+     .help = "GPUs in all; ranks fill nodes in order"},
+    {.name = "optimizer",
+     .type = OPT_CHOICE,
+     .choices = optimizers,
+     .dflt = "muon",
+     .help = "matrix optimizer; AdamW takes the rest"},
+    {.name = "ns-steps",
+     .type = OPT_COUNT,
+     .meta = "N",
+     .dflt = "5",
+     .min = 1,
+     .max = 100,
+     .help = "Newton-Schulz steps of Muon"},
+    {.name = "seq-len",
+     .type = OPT_COUNT,
+     .meta = "TOKENS",
+     .dflt = "4096",
+     .min = 1,
+     .max = MAX_SIZE,
+     .help = "tokens of a sequence (at most a model's learned positions)"},
+    {.name = "micro-batch",
+     .type = OPT_COUNT,
+     .meta = "SEQUENCES",
+     .dflt = "1",
+     .min = 1,
+     .max = MAX_SIZE,
+     .help = "sequences a GPU takes at once"},
+    {.name = "grad-accum",
+     .type = OPT_COUNT,
+     .meta = "N",
+     .dflt = "1",
+     .min = 1,
+     .max = 4096,
+     .help = "micro-batches a step"},
+    {.name = "global-batch",
+     .type = OPT_STRING,
+     .meta = "N|Ntok",
+     .help = "sequences (1024) or tokens (4Mitok) a step; sets grad-accum"},
+    {.name = "param-dtype",
+     .type = OPT_CHOICE,
+     .choices = dtypes,
+     .dflt = "bf16",
+     .help = "parameters and compute"},
+    {.name = "grad-dtype",
+     .type = OPT_CHOICE,
+     .choices = dtypes,
+     .dflt = "bf16",
+     .help = "gradients, also on the wire"},
+    {.name = "state-dtype",
+     .type = OPT_CHOICE,
+     .choices = dtypes,
+     .dflt = "fp32",
+     .help = "optimizer states"},
+    {.name = "master-weights",
+     .type = OPT_CHOICE,
+     .choices = yes_no,
+     .dflt = "yes",
+     .help = "an fp32 copy of the parameters beside the states"},
+    {.name = "recompute",
+     .type = OPT_CHOICE,
+     .choices = recomputes,
+     .dflt = "full",
+     .help = "activations made again in backward: none, all but GEMMs and attention, all"},
+    {.name = "gather",
+     .type = OPT_CHOICE,
+     .choices = algos,
+     .dflt = "auto",
+     .help = "how owner segments travel; auto takes the fastest of the first four"},
+    {.name = "prefetch",
+     .type = OPT_COUNT,
+     .meta = "UNITS",
+     .dflt = "1",
+     .max = 64,
+     .help = "units gathered ahead of the one that computes"},
+    {.name = "bucket",
+     .type = OPT_BYTES,
+     .meta = "BYTES",
+     .dflt_note = "64MiB, or 1MiB a rank if more",
+     .min = 4096,
+     .max = UINT64_C(1) << 50,
+     .help = "gradient bucket of ddp and zero1"},
+    {.name = "planner",
+     .type = OPT_CHOICE,
+     .choices = planners,
+     .dflt = "ilp",
+     .help = "who chooses owners"},
+    {.name = "objective",
+     .type = OPT_STRING,
+     .meta = "A,B",
+     .dflt = "flops,bytes",
+     .help = "what it minimises, in order: flops, bytes, fanout, time"},
+    {.name = "mesh",
+     .type = OPT_STRING,
+     .meta = "p=AxB,...",
+     .dflt_note = "from the layout",
+     .help = "sharding factors; only the layout's own in this version"},
+    {.name = "shard-group",
+     .type = OPT_COUNT,
+     .meta = "G",
+     .dflt_note = "from the layout",
+     .help = "ranks that share one copy; only the whole world in this version"},
+    {.name = "tp",
+     .type = OPT_COUNT,
+     .meta = "N",
+     .dflt = "1",
+     .min = 1,
+     .max = 4096,
+     .help = "tensor parallel degree; only 1 in this version"},
+    {.name = "pp",
+     .type = OPT_COUNT,
+     .meta = "N",
+     .dflt = "1",
+     .min = 1,
+     .max = 4096,
+     .help = "pipeline parallel degree; only 1 in this version"},
+    {.name = "ep",
+     .type = OPT_COUNT,
+     .meta = "N",
+     .dflt = "1",
+     .min = 1,
+     .max = 4096,
+     .help = "expert parallel degree; only 1 in this version"},
+    {.name = "framework",
+     .type = OPT_CHOICE,
+     .choices = frameworks,
+     .dflt = "fsdp2",
+     .help = "overlap and launch costs; only fsdp2 in this version"},
+    {.name = "price",
+     .type = OPT_DOUBLE,
+     .meta = "$",
+     .dflt_note = "the cluster's",
+     .hi = 1e6,
+     .help = "per GPU and hour"},
+    {.name = "job",
+     .type = OPT_STRING,
+     .meta = "FILE",
+     .cli_only = true,
+     .help = "these options from JSON (seq_len, ...); the command line wins"},
+};
+const size_t setup_options_n = sizeof(setup_options) / sizeof(setup_options[0]);
+
+static int refuse_later(const struct opts *o, struct err *e)
+{
+    static const char *const degrees[] = {"tp", "pp", "ep"};
+    static const char *const what[] = {"tensor", "pipeline", "expert"};
+
+    for (size_t i = 0; i < 3; i++)
+        if (opts_get(o, degrees[i])->u64 != 1)
+            return err_set(e, ERR_UNSUPPORTED,
+                           "--%s %llu: %s parallelism is not in this version; expected 1",
+                           degrees[i], (unsigned long long)opts_get(o, degrees[i])->u64, what[i]);
+    if (opts_get(o, "framework")->u64 != FRAMEWORK_FSDP2)
+        return err_set(e, ERR_UNSUPPORTED, "--framework %s is not in this version; expected fsdp2",
+                       opts_get(o, "framework")->text);
+    if (opts_get(o, "mesh")->set)
+        return err_set(e, ERR_UNSUPPORTED,
+                       "--mesh is not in this version: every layout cuts over the whole world");
+    return 0;
+}
+
+static int read_job_file(struct opts *o, struct err *e)
+{
+    const struct opt_val *v = opts_get(o, "job");
+    struct json j;
+    struct json_at top;
+    int status;
+
+    if (!v->set)
+        return 0;
+    if (json_load(&j, v->text, e))
+        return -1;
+    top = json_top(&j);
+    status = opts_apply_json(o, &top, e);
+    json_release(&j);
+    return status;
+}
+
+static bool learned_positions(const struct model *m)
+{
+    for (uint32_t i = 0; i < m->n_classes; i++)
+        if (m->classes[i].position == POSITION_LEARNED)
+            return true;
+    return false;
+}
+
+static int read_job(struct setup *s, struct err *e)
+{
+    const struct opts *o = s->opts;
+    struct job *j = &s->job;
+
+    *j = (struct job){
+        .optimizer = (enum optimizer)opts_get(o, "optimizer")->u64,
+        .ns_steps = (uint32_t)opts_get(o, "ns-steps")->u64,
+        .seq_len = opts_get(o, "seq-len")->u64,
+        .micro_batch = opts_get(o, "micro-batch")->u64,
+        .grad_accum = opts_get(o, "grad-accum")->u64,
+        .param_dtype = (enum dtype)opts_get(o, "param-dtype")->u64,
+        .grad_dtype = (enum dtype)opts_get(o, "grad-dtype")->u64,
+        .state_dtype = (enum dtype)opts_get(o, "state-dtype")->u64,
+        .master_weights = opts_get(o, "master-weights")->u64 == 1,
+        .recompute = (enum recompute)opts_get(o, "recompute")->u64,
+        .gather = (enum coll_algo)opts_get(o, "gather")->u64,
+        .prefetch = (uint32_t)opts_get(o, "prefetch")->u64,
+        .planner = opts_get(o, "planner")->text,
+        .objective = opts_get(o, "objective")->text,
+        .tp = 1,
+        .pp = 1,
+        .ep = 1,
+        .framework = (enum framework)opts_get(o, "framework")->u64,
+        .price_per_gpu_hour =
+            opts_get(o, "price")->set ? opts_get(o, "price")->d : s->cluster.price_per_gpu_hour,
+    };
+    if (learned_positions(&s->model) && j->seq_len > s->model.max_seq_len) {
+        if (opts_get(o, "seq-len")->set)
+            return err_set(e, ERR_INVALID,
+                           "--seq-len %llu: '%s' has learned positions for %llu tokens",
+                           (unsigned long long)j->seq_len, s->model.name,
+                           (unsigned long long)s->model.max_seq_len);
+        j->seq_len = s->model.max_seq_len;
+    }
+    return 0;
+}
+
+int setup_init(struct setup *s, struct opts *o, const char *model, struct err *e)
+{
+    uint64_t gpn;
+
+    memset(s, 0, sizeof(*s));
+    arena_init(&s->arena);
+    s->opts = o;
+    if (read_job_file(o, e) || refuse_later(o, e) ||
+        model_load(model, opts_get(o, "seq-len")->u64, &s->arena, &s->model, e) ||
+        cluster_load(opts_get(o, "cluster")->text, &s->arena, &s->cluster, e))
+        goto fail;
+    if (opts_get(o, "gpus-per-node")->set) {
+        gpn = opts_get(o, "gpus-per-node")->u64;
+        if (gpn > s->cluster.gpus_per_node) {
+            err_set(e, ERR_INVALID, "--gpus-per-node %llu: a node of '%s' has %u",
+                    (unsigned long long)gpn, s->cluster.name, s->cluster.gpus_per_node);
+            goto fail;
+        }
+        s->cluster.gpus_per_node = (uint32_t)gpn;
+    }
+    if (read_job(s, e))
+        goto fail;
+    return 0;
+fail:
+    arena_release(&s->arena);
+    return -1;
+}
+
+void setup_release(struct setup *s)
+{
+    arena_release(&s->arena);
+}
+
+/* ---- sizes ---- */
+
+static int resolve_size(const struct setup *s, uint64_t nodes, struct job *j, struct err *e)
+{
+    const struct opt_val *v = opts_get(s->opts, "gpus");
+    uint64_t gpn = s->cluster.gpus_per_node, gpus = v->u64;
+
+    if (!v->set)
+        gpus = (nodes ? nodes : 1) * gpn;
+    if (gpus > MAX_GPUS)
+        return err_set(e, ERR_INVALID, "%llu GPUs are more than 2^24", (unsigned long long)gpus);
+    if (v->set && nodes && num_ceil_div(gpus, gpn) != nodes)
+        return err_set(e, ERR_INVALID, "%llu GPUs at %llu a node fill %llu nodes, not %llu",
+                       (unsigned long long)gpus, (unsigned long long)gpn,
+                       (unsigned long long)num_ceil_div(gpus, gpn), (unsigned long long)nodes);
+    j->gpus = (uint32_t)gpus;
+    j->nodes = (uint32_t)num_ceil_div(gpus, gpn);
+    if (opts_get(s->opts, "shard-group")->set && opts_get(s->opts, "shard-group")->u64 != gpus)
+        return err_set(
+            e, ERR_UNSUPPORTED, "--shard-group %llu: only the whole world (%llu) in this version",
+            (unsigned long long)opts_get(s->opts, "shard-group")->u64, (unsigned long long)gpus);
+    return 0;
+}
+
+static int resolve_batch(const struct setup *s, struct job *j, struct err *e)
+{
+    const struct opt_val *v = opts_get(s->opts, "global-batch");
+    uint64_t step = j->micro_batch * j->gpus, batch, tokens = 1;
+    char number[64];
+    size_t len;
+
+    if (!v->set)
+        return 0;
+    if (opts_get(s->opts, "grad-accum")->set)
+        return err_set(e, ERR_USAGE,
+                       "--global-batch and --grad-accum say the same thing twice; give one");
+    len = strlen(v->text);
+    if (len > 3 && !strcasecmp(v->text + len - 3, "tok")) {
+        tokens = j->seq_len;
+        len -= 3;
+    }
+    snprintf(number, sizeof(number), "%.*s", (int)num_min(len, sizeof(number) - 1), v->text);
+    if (units_count(number, &batch, e))
+        return err_prefix(e, "--global-batch %s", v->text);
+    step *= tokens;
+    if (batch % step || !batch)
+        return err_set(e, ERR_INVALID,
+                       "--global-batch %s is no multiple of micro-batch x GPUs%s (%llu); nearest: "
+                       "%llu%s and %llu%s",
+                       v->text, tokens > 1 ? " x seq-len" : "", (unsigned long long)step,
+                       (unsigned long long)(batch / step ? batch / step * step : step),
+                       tokens > 1 ? "tok" : "", (unsigned long long)((batch / step + 1) * step),
+                       tokens > 1 ? "tok" : "");
+    j->grad_accum = batch / step;
+    if (j->grad_accum > 4096)
+        return err_set(e, ERR_INVALID,
+                       "--global-batch %s needs %llu micro-batches a step, more than 4096", v->text,
+                       (unsigned long long)j->grad_accum);
+    return 0;
+}
+
+int setup_plan(const struct setup *s, uint64_t nodes, const char *layout, struct arena *a,
+               struct plan *plan, struct err *e)
+{
+    struct job *j = &plan->job;
+
+    memset(plan, 0, sizeof(*plan));
+    plan->model = s->model;
+    plan->cluster = s->cluster;
+    *j = s->job;
+    j->layout = arena_strdup(a, layout);
+    if (resolve_size(s, nodes, j, e) || resolve_batch(s, j, e) ||
+        cluster_resize(&plan->cluster, j->nodes, e))
+        return -1;
+    /* As Megatron does, the default bucket grows with the ranks: a ring's latency does too. */
+    j->bucket_bytes = opts_get(s->opts, "bucket")->set
+                          ? opts_get(s->opts, "bucket")->u64
+                          : num_max(UINT64_C(64) << 20, (uint64_t)j->gpus << 20);
+    return 0;
+}
+
+/* ---- options without effect ---- */
+
+int setup_check_used(const struct setup *s, const char *const *layouts, size_t n, struct err *e)
+{
+    bool owner = false, bucket = false, cut = false;
+    struct arena a;
+
+    arena_init(&a);
+    for (size_t i = 0; i < n; i++) {
+        const struct layout *l;
+        enum strategy st;
+        const char *full;
+
+        if (layout_resolve(layouts[i], s->job.optimizer, &a, &l, &st, &full, e)) {
+            arena_release(&a);
+            return -1;
+        }
+        owner |= st == STRATEGY_OWNER;
+        bucket |= !l->shard_grads;
+        cut |= l->shard_params;
+    }
+    arena_release(&a);
+    if (opts_get(s->opts, "gather")->set == OPT_FROM_CLI && !owner)
+        return err_set(e, ERR_INVALID, "--gather has no effect: no layout here has owners");
+    if (opts_get(s->opts, "planner")->set == OPT_FROM_CLI && !owner)
+        return err_set(e, ERR_INVALID, "--planner has no effect: no layout here has owners");
+    if (opts_get(s->opts, "bucket")->set == OPT_FROM_CLI && !bucket)
+        return err_set(e, ERR_INVALID,
+                       "--bucket has no effect: only ddp and zero1 reduce in buckets");
+    if (opts_get(s->opts, "prefetch")->set == OPT_FROM_CLI && !cut)
+        return err_set(e, ERR_INVALID,
+                       "--prefetch has no effect: no layout here gathers parameters");
+    if (opts_get(s->opts, "ns-steps")->set == OPT_FROM_CLI && s->job.optimizer != OPTIMIZER_MUON)
+        return err_set(e, ERR_INVALID,
+                       "--ns-steps has no effect: only muon has Newton-Schulz steps");
+    return 0;
+}
+
+void setup_list_layouts(struct strbuf *out)
+{
+    strbuf_printf(out, "%-20s %s\n", "layout", "what it is");
+    for (size_t i = 0; layouts_all[i]; i++) {
+        const struct layout *l = layouts_all[i];
+
+        strbuf_printf(out, "%-20s %s\n", l->name, l->line);
+        for (int k = 1; k < STRATEGY_N; k++) {
+            char name[64];
+
+            if (!(l->allowed & 1u << k))
+                continue;
+            snprintf(name, sizeof(name), "%s+%s", l->name, strategy_name((enum strategy)k));
+            strbuf_printf(out, "  %-18s %s%s\n", name, strategy_line((enum strategy)k),
+                          l->strategy == (enum strategy)k ? " (default)" : "");
+        }
+    }
+    strbuf_printf(out, "\nshort names:");
+    for (size_t i = 0; layout_aliases[i].alias; i++)
+        strbuf_printf(out, "%s %s = %s", i ? "," : "", layout_aliases[i].alias,
+                      layout_aliases[i].full);
+    strbuf_printf(out, "\n");
+}

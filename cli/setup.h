@@ -1,0 +1,36 @@
+/* cli/setup.h - what plan, sim and compare share: the job options, and from them a model, a cluster and a job. */
+#ifndef BALLAST_CLI_SETUP_H
+#define BALLAST_CLI_SETUP_H
+
+#include "core/opts.h"
+#include "model/plan.h"
+#include "sim/sim.h"
+
+/* The job options of docs/CLI.md: one table for all commands. */
+extern const struct opt setup_options[];
+extern const size_t setup_options_n;
+
+struct setup {
+    const struct opts *opts;
+    struct arena arena;
+    struct model model;
+    struct cluster cluster; /* one node; see setup_plan */
+    struct job job;         /* but for nodes, gpus, layout and what depends on them */
+};
+
+/* Read --job, the model and the cluster. On failure nothing is left to release. */
+int setup_init(struct setup *s, struct opts *o, const char *model, struct err *e);
+void setup_release(struct setup *s);
+
+/* A plan with model, cluster and job resolved for one size and layout, ready for planner_plan(). `nodes` 0: from --gpus,
+ * else 1. Everything is in `a`. Errors: impossible pairs of --nodes and --gpus, a global batch that does not divide. */
+int setup_plan(const struct setup *s, uint64_t nodes, const char *layout, struct arena *a,
+               struct plan *plan, struct err *e);
+
+/* An option was given that none of these layouts uses (--gather without owners, --bucket without buckets, ...). */
+int setup_check_used(const struct setup *s, const char *const *layouts, size_t n, struct err *e);
+
+/* Does the text ask for the list ("list")? Prints all layouts with one line each. */
+void setup_list_layouts(struct strbuf *out);
+
+#endif
