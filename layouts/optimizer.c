@@ -83,6 +83,28 @@ static uint32_t matrix_work(struct lower *l, enum work_rule rule)
 
 /* ---- emitting ---- */
 
+static void operand(struct lower *l, uint32_t op, uint32_t buffer, uint32_t tensor,
+                    enum access access)
+{
+    if (buffer != PROGRAM_NONE)
+        program_op_operand(&l->b, op, (struct operand){buffer, tensor, (uint8_t)access});
+}
+
+/* Reduced gradients: all of them, or the rank's chunks and owned segments. */
+static void gradient_operands(struct lower *l, uint32_t op, uint32_t tensor)
+{
+    if (l->move.full_grads)
+        operand(l, op, l->grads, tensor, ACCESS_READ);
+    operand(l, op, l->grad_shard, tensor, ACCESS_READ);
+    operand(l, op, l->grad_owned, tensor, ACCESS_READ);
+}
+
+static void update_operands(struct lower *l, uint32_t op, uint32_t tensor)
+{
+    operand(l, op, l->params, tensor, ACCESS_ADD);
+    operand(l, op, l->master, tensor, ACCESS_ADD);
+}
+
 static struct op optimizer_op(const char *name, enum op_kind kind)
 {
     return (struct op){.name = name,
@@ -205,6 +227,7 @@ static void gather_ahead(struct lower *l, const struct matrix_step *s, uint32_t 
                                      .peer_op = PROGRAM_NONE};
         id = program_add_op(&l->b, &o);
         program_op_wait(&l->b, id, w);
+        operand(l, id, l->grads, OPERAND_WHOLE, ACCESS_ADD);
         l->optimizer_begin = id;
     }
     if (!s->gather_once)
@@ -286,11 +309,21 @@ void lower_matrix_step(struct lower *l, const struct matrix_step *s)
             program_op_wait(&l->b, gathers[i], (struct wait){.op = before});
         program_op_wait(&l->b, products, (struct wait){.op = gathers[i]});
     }
-    program_op_life(&l->b, products, (struct life){.buffer = space});
+    program_op_life(&l->b, first, (struct life){.buffer = space});
+    gradient_operands(l, first, OPERAND_ITEM);
+    operand(l, first, l->states, OPERAND_ITEM, ACCESS_ADD);
+    operand(l, first, space, OPERAND_WHOLE, ACCESS_WRITE);
+    for (uint32_t i = 0; i < n; i++)
+        operand(l, gathers[i], space, OPERAND_WHOLE, ACCESS_ADD);
+    operand(l, products, space, OPERAND_WHOLE, ACCESS_ADD);
+    if (l->j->optimizer != OPTIMIZER_MUON) /* preconditioners */
+        operand(l, products, l->states, OPERAND_ITEM, ACCESS_ADD);
     /* update read, parameter (and master copy) read and written */
     update = elementwise_op(l, "optimizer.update", KERNEL_MATRIX_UPDATE,
                             2 + 2 * p + (l->j->master_weights ? 8 : 0), share);
     program_op_life(&l->b, update, (struct life){.buffer = space, .release = true});
+    operand(l, update, space, OPERAND_WHOLE, ACCESS_READ);
+    update_operands(l, update, OPERAND_ITEM);
     program_close_loop(&l->b);
     if (once != PROGRAM_NONE) {
         struct op o = optimizer_op("optimizer.gather_once.drop", OP_MARK);
@@ -340,6 +373,9 @@ static void owned_tails(struct lower *l)
     program_open_loop(&l->b, &(struct loop){.kind = LOOP_ITEM, .work = work});
     id = elementwise_op(l, "optimizer.adamw.owned", KERNEL_ADAMW, adamw_bytes(l), 1);
     program_op_wait(&l->b, id, (struct wait){.op = l->optimizer_begin});
+    gradient_operands(l, id, OPERAND_ITEM);
+    operand(l, id, l->states, OPERAND_ITEM, ACCESS_ADD);
+    update_operands(l, id, OPERAND_ITEM);
     program_close_loop(&l->b);
 }
 
@@ -373,6 +409,9 @@ void lower_tail_step(struct lower *l)
                                       .launches = 1};
         id = program_add_op(&l->b, &o);
         program_op_wait(&l->b, id, (struct wait){.op = l->optimizer_begin});
+        gradient_operands(l, id, OPERAND_WHOLE);
+        operand(l, id, l->states, OPERAND_WHOLE, ACCESS_ADD);
+        update_operands(l, id, OPERAND_WHOLE);
     }
     owned_tails(l);
 }

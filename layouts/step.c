@@ -101,6 +101,7 @@ int lower_begin(struct lower *l, const struct plan *plan, struct arena *a, struc
                                 .grad_table = PROGRAM_NONE,
                                 .reduce_kind = COLL_REDUCE_SCATTER,
                                 .reduce_algo = l->j->gather};
+    l->params = l->states = l->master = PROGRAM_NONE;
     l->padded = l->weights = l->inputs = l->input_grads = l->grads = l->grad_shard = l->grad_owned =
         PROGRAM_NONE;
     l->kept = ARENA_NEW(a, bool, l->m->n_units);
@@ -148,7 +149,6 @@ void lower_resident(struct lower *l)
     uint64_t *own_params = ARENA_NEW(l->a, uint64_t, l->n),
              *own_states = ARENA_NEW(l->a, uint64_t, l->n);
     uint64_t *own_master = ARENA_NEW(l->a, uint64_t, l->n), *none = ARENA_NEW(l->a, uint64_t, l->n);
-    uint32_t id;
 
     for (uint32_t i = 0; i < l->m->n_tensors; i++) {
         const struct tensor *t = &l->m->tensors[i];
@@ -183,10 +183,11 @@ void lower_resident(struct lower *l)
     }
     if (!l->move.gather)
         params = dtype_bytes(j->param_dtype, l->m->total_params);
-    resident_buffer(l, "params", MEM_PARAMS, j->param_dtype, params, own_params, &l->weights);
-    resident_buffer(l, "states", MEM_STATES, j->state_dtype, states, own_states, &id);
+    resident_buffer(l, "params", MEM_PARAMS, j->param_dtype, params, own_params, &l->params);
+    l->weights = l->params;
+    resident_buffer(l, "states", MEM_STATES, j->state_dtype, states, own_states, &l->states);
     if (j->master_weights)
-        resident_buffer(l, "master", MEM_MASTER, DTYPE_FP32, master, own_master, &id);
+        resident_buffer(l, "master", MEM_MASTER, DTYPE_FP32, master, own_master, &l->master);
     if (l->move.full_grads)
         resident_buffer(l, "grads", MEM_GRADS, j->grad_dtype,
                         dtype_bytes(j->grad_dtype, l->m->total_params), none, &l->grads);
@@ -445,20 +446,21 @@ static void entry_operands(struct lower *l, struct emit *x, uint32_t class_id,
     bool dgrad = o->n_backward == 2 && at.part == 0, wgrad = o->n_backward == 2 && at.part == 1;
 
     if (at.part >= 0 && !(k->c->kind == UNIT_HEAD && o->out == k->g->output))
-        emit_operand(x, value_operand(l, class_id, k, o->out, true), MODEL_NONE, ACCESS_READ);
+        emit_operand(x, value_operand(l, class_id, k, o->out, true), OPERAND_WHOLE, ACCESS_READ);
     for (uint32_t i = 0; i < o->n_in; i++)
         if (at.part < 0 || (o->saves_in[i] && !dgrad))
             emit_operand(x, value_operand(l, class_id, k, o->in[i], false), MODEL_NONE,
                          ACCESS_READ);
     if (at.part >= 0 && o->saves_out)
-        emit_operand(x, value_operand(l, class_id, k, o->out, false), MODEL_NONE, ACCESS_READ);
+        emit_operand(x, value_operand(l, class_id, k, o->out, false), OPERAND_WHOLE, ACCESS_READ);
     if (!wgrad)
         weight_operands(x, o, l->weights, ACCESS_READ);
     if (at.part < 0)
-        emit_operand(x, value_operand(l, class_id, k, o->out, false), MODEL_NONE, ACCESS_WRITE);
+        emit_operand(x, value_operand(l, class_id, k, o->out, false), OPERAND_WHOLE, ACCESS_WRITE);
     else if (!wgrad && !(k->c->kind == UNIT_EMBED))
         for (uint32_t i = 0; i < o->n_in; i++)
-            emit_operand(x, value_operand(l, class_id, k, o->in[i], true), MODEL_NONE, ACCESS_ADD);
+            emit_operand(x, value_operand(l, class_id, k, o->in[i], true), OPERAND_WHOLE,
+                         ACCESS_ADD);
     if (at.part >= 0 && !dgrad)
         weight_operands(x, o, l->grads, ACCESS_ADD);
 }
@@ -545,7 +547,8 @@ static uint32_t emit_gather(struct lower *l, enum phase phase, const bool *units
 
     emit_init(&x, name, OP_COLLECTIVE, phase, STREAM_GATHER);
     x.op.guard.units = units;
-    emit_operand(&x, l->weights, MODEL_NONE, ACCESS_WRITE);
+    emit_operand(&x, l->params, OPERAND_WHOLE, ACCESS_READ);
+    emit_operand(&x, l->weights, OPERAND_WHOLE, ACCESS_WRITE);
     emit_life(&x, l->padded, 0, false);
     emit_life(&x, l->padded, 0, true);
     x.op.coll = (struct collective){.kind = COLL_SEGMENT_GATHER,
@@ -574,7 +577,7 @@ static void emit_reduce(struct lower *l)
     emit_init(&x, "reduce", OP_COLLECTIVE, PHASE_BACKWARD, STREAM_REDUCE);
     x.op.guard.micro = l->move.reduce_when;
     emit_wait(&x, l->backward_end, 0, 0);
-    emit_operand(&x, l->grads, MODEL_NONE, ACCESS_READ);
+    emit_operand(&x, l->grads, OPERAND_WHOLE, ACCESS_READ);
     x.op.coll = (struct collective){.kind = COLL_SEGMENT_REDUCE,
                                     .group = l->world,
                                     .algo = l->move.reduce_algo,
@@ -582,13 +585,13 @@ static void emit_reduce(struct lower *l)
                                     .piece_bytes = l->move.piece_bytes,
                                     .wire = l->j->grad_dtype,
                                     .peer_op = PROGRAM_NONE};
-    emit_operand(&x, l->grad_owned, MODEL_NONE, ACCESS_ADD);
+    emit_operand(&x, l->grad_owned, OPERAND_WHOLE, ACCESS_ADD);
     if (l->move.reduce_table != PROGRAM_NONE)
         l->reduce[l->n_reduce++] = emit_add(l, &x);
     if (!l->move.reduce_bytes)
         return;
     x.op.n_operands = 1;
-    emit_operand(&x, l->grad_shard, MODEL_NONE, ACCESS_ADD);
+    emit_operand(&x, l->grad_shard, OPERAND_WHOLE, ACCESS_ADD);
     x.op.name = l->move.reduce_table != PROGRAM_NONE ? "reduce.tail" : "reduce";
     x.op.coll.kind = l->move.reduce_kind;
     x.op.coll.table = PROGRAM_NONE;

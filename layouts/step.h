@@ -40,8 +40,8 @@ struct lower {
     uint32_t world; /* group */
     bool *kept;     /* [n_units]: stays gathered from forward to backward */
     bool *not_kept;
-    /* ids of buffers; value buffers by class and value */
-    uint32_t weights, padded, inputs, input_grads, grads, grad_shard, grad_owned;
+    /* ids of buffers; `weights` is what kernels read: gathered units, or the parameters themselves */
+    uint32_t params, states, master, weights, padded, inputs, input_grads, grads, grad_shard, grad_owned;
     uint32_t (*values)[GRAPH_MAX_VALUES];
     uint32_t (*value_grads)[GRAPH_MAX_VALUES];
     /* ids of operations that others wait for */

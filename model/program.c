@@ -223,8 +223,8 @@ int program_walk_range(const struct program *p, uint32_t rank, uint32_t first_op
     return walk_range(&w, first_op, n_ops, PROGRAM_NONE);
 }
 
-int program_walk(const struct program *p, uint32_t rank, int (*fn)(void *ctx, const struct instance *i),
-                 void *ctx)
+int program_walk(const struct program *p, uint32_t rank,
+                 int (*fn)(void *ctx, const struct instance *i), void *ctx)
 {
     const struct role *role = program_role(p, rank);
 
@@ -473,4 +473,15 @@ void program_op_life(struct program_builder *b, uint32_t op, struct life l)
         memcpy(list, o->lives, o->n_lives * sizeof(*list));
     list[o->n_lives++] = l;
     o->lives = list;
+}
+
+void program_op_operand(struct program_builder *b, uint32_t op, struct operand v)
+{
+    struct op *o = &b->p->ops[op];
+    struct operand *list = arena_alloc(b->a, o->n_operands + 1, sizeof(*list));
+
+    if (o->n_operands)
+        memcpy(list, o->operands, o->n_operands * sizeof(*list));
+    list[o->n_operands++] = v;
+    o->operands = list;
 }

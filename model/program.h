@@ -160,10 +160,13 @@ struct wait {
     int32_t d_unit, d_micro, d_item;
 };
 
+/* Tensor of an operand: an index in the op's unit, or one of these. */
+#define OPERAND_WHOLE UINT32_MAX       /* the whole buffer */
+#define OPERAND_ITEM  (UINT32_MAX - 1) /* the tensor of the loop's item */
 enum access { ACCESS_READ, ACCESS_WRITE, ACCESS_ADD };
 struct operand {
     uint32_t buffer;
-    uint32_t tensor; /* index in the unit of the op; MODEL_NONE: the whole buffer */
+    uint32_t tensor; /* index in the unit of the op, OPERAND_WHOLE or OPERAND_ITEM */
     uint8_t access;  /* enum access */
 };
 
@@ -294,6 +297,7 @@ void program_close_loop(struct program_builder *b);
 uint32_t program_add_op(struct program_builder *b,
                         const struct op *o); /* lists copied; returns its id */
 void program_op_wait(struct program_builder *b, uint32_t op, struct wait w);
+void program_op_operand(struct program_builder *b, uint32_t op, struct operand v);
 void program_op_life(struct program_builder *b, uint32_t op, struct life l);
 
 #endif
