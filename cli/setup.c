@@ -346,7 +346,7 @@ static int resolve_size(const struct setup *s, uint64_t nodes, struct job *j, st
 static int resolve_batch(const struct setup *s, struct job *j, struct err *e)
 {
     const struct opt_val *v = opts_get(s->opts, "global-batch");
-    uint64_t step = j->micro_batch * j->gpus, batch, tokens = 1;
+    uint64_t step, batch, tokens = 1, below;
     char number[64];
     size_t len;
 
@@ -363,15 +363,18 @@ static int resolve_batch(const struct setup *s, struct job *j, struct err *e)
     snprintf(number, sizeof(number), "%.*s", (int)num_min(len, sizeof(number) - 1), v->text);
     if (units_count(number, &batch, e))
         return err_prefix(e, "--global-batch %s", v->text);
-    step *= tokens;
+    if (!num_mul(j->micro_batch, j->gpus, &step) || !num_mul(step, tokens, &step) ||
+        step > NUM_MAX / 2)
+        return err_set(e, ERR_OVERFLOW, "--global-batch %s: micro-batch x GPUs%s passes 2^62",
+                       v->text, tokens > 1 ? " x seq-len" : "");
+    below = num_max(batch / step, 1) * step; /* 0 is no batch */
     if (batch % step || !batch)
         return err_set(e, ERR_INVALID,
                        "--global-batch %s is no multiple of micro-batch x GPUs%s (%llu); nearest: "
                        "%llu%s and %llu%s",
                        v->text, tokens > 1 ? " x seq-len" : "", (unsigned long long)step,
-                       (unsigned long long)(batch / step ? batch / step * step : step),
-                       tokens > 1 ? "tok" : "", (unsigned long long)((batch / step + 1) * step),
-                       tokens > 1 ? "tok" : "");
+                       (unsigned long long)below, tokens > 1 ? "tok" : "",
+                       (unsigned long long)(below + step), tokens > 1 ? "tok" : "");
     j->grad_accum = batch / step;
     if (j->grad_accum > 4096)
         return err_set(e, ERR_INVALID,
