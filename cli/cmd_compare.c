@@ -115,7 +115,7 @@ static void print_blocks(const struct block *b, size_t n, enum table_format f, s
         strbuf_puts(out, "\n");
         print_table(evaluate_cols, evaluate_cols_n, evaluate_row, &b[i], f, out);
         strbuf_puts(out, "\n");
-        print_table(evaluate_path_cols, evaluate_path_cols_n, evaluate_path_row, &b[i], f, out);
+        print_table(evaluate_time_cols, evaluate_time_cols_n, evaluate_time_row, &b[i], f, out);
         strbuf_puts(out, "\n");
         print_table(evaluate_memory_cols, evaluate_memory_cols_n, evaluate_memory_row, &b[i], f,
                     out);

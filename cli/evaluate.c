@@ -92,6 +92,7 @@ const struct table_col evaluate_cols[] = {
     {"rank_classes", NULL, TABLE_INT, 0, TABLE_AUTO},
     /* objects last: in csv their commas stand in nobody's way */
     {"memory_parts", NULL, TABLE_JSON, 0, TABLE_AUTO},
+    {"time_ms", NULL, TABLE_JSON, 0, TABLE_AUTO},
     {"path_ms", NULL, TABLE_JSON, 0, TABLE_AUTO},
 };
 const size_t evaluate_cols_n = sizeof(evaluate_cols) / sizeof(evaluate_cols[0]);
@@ -105,12 +106,12 @@ static cJSON *memory_parts(const struct evaluation *x)
     return o;
 }
 
-static cJSON *path(const struct evaluation *x)
+static cJSON *by_category(const int64_t *ps)
 {
     cJSON *o = json_new_object();
 
     for (int i = 0; i < TIME_N; i++)
-        json_add_double(o, time_category_name((enum time_category)i), (double)x->p.path_ps[i] / MS);
+        json_add_double(o, time_category_name((enum time_category)i), (double)ps[i] / MS);
     return o;
 }
 
@@ -155,7 +156,8 @@ void evaluate_row(struct table *t, const struct evaluation *x)
         table_set_double(t, "usd_per_million_tokens",
                          plan->job.price_per_gpu_hour / 3600 / x->tokens_per_s_per_gpu * 1e6);
     table_set_str(t, "error_basis", "unvalidated");
-    table_set_json(t, "path_ms", path(x));
+    table_set_json(t, "time_ms", by_category(p->time_ps));
+    table_set_json(t, "path_ms", by_category(p->path_ps));
     table_set_str(t, "peak_at", x->program.ops[p->memory.at.op].name);
     table_set_u64(t, "rank_classes", p->n_classes);
 }
@@ -190,13 +192,13 @@ void evaluate_memory_row(struct table *t, const struct evaluation *x)
     table_set_str(t, "at", phase_name(x->program.ops[x->p.memory.at.op].phase));
 }
 
-const struct table_col evaluate_path_cols[] = {
-    {"layout", "path ms", TABLE_TEXT, 0, TABLE_AUTO},
+const struct table_col evaluate_time_cols[] = {
+    {"layout", "ms", TABLE_TEXT, 0, TABLE_AUTO},
     {"gemm", "GEMM", TABLE_FIXED, 1, TABLE_AUTO},
     {"attention", "attn", TABLE_FIXED, 1, TABLE_AUTO},
     {"elementwise", "elem.", TABLE_FIXED, 1, TABLE_AUTO},
     {"optimizer", "optimizer", TABLE_FIXED, 1, TABLE_AUTO},
-    {"gather", "gather", TABLE_FIXED, 1, TABLE_AUTO},
+    {"gather", "wait:gather", TABLE_FIXED, 1, TABLE_AUTO},
     {"reduce", "reduce", TABLE_FIXED, 1, TABLE_AUTO},
     {"refresh", "refresh", TABLE_FIXED, 1, TABLE_AUTO},
     {"intra", "GB in node", TABLE_FIXED, 1, TABLE_AUTO},
@@ -205,15 +207,15 @@ const struct table_col evaluate_path_cols[] = {
     {"balance", "max/mean", TABLE_FIXED, 2, TABLE_AUTO},
     {"via", "via", TABLE_TEXT, 0, TABLE_AUTO},
 };
-const size_t evaluate_path_cols_n = sizeof(evaluate_path_cols) / sizeof(evaluate_path_cols[0]);
+const size_t evaluate_time_cols_n = sizeof(evaluate_time_cols) / sizeof(evaluate_time_cols[0]);
 
-void evaluate_path_row(struct table *t, const struct evaluation *x)
+void evaluate_time_row(struct table *t, const struct evaluation *x)
 {
     table_row(t);
     table_set_str(t, "layout", x->plan->job.layout);
     for (int i = 0; i < TIME_N; i++)
         table_set_double(t, time_category_name((enum time_category)i),
-                         (double)x->p.path_ps[i] / MS);
+                         (double)x->p.time_ps[i] / MS);
     table_set_double(t, "intra", (double)x->p.bytes_max.sent_intra / 1e9);
     table_set_double(t, "inter", (double)x->p.bytes_max.sent_inter / 1e9);
     table_set_double(t, "step", (double)x->p.optimizer_bytes / 1e9);

@@ -28,10 +28,10 @@ extern const struct table_col evaluate_memory_cols[];
 extern const size_t evaluate_memory_cols_n;
 void evaluate_memory_row(struct table *t, const struct evaluation *x);
 
-/* Step time by cause, for the text table. */
-extern const struct table_col evaluate_path_cols[];
-extern const size_t evaluate_path_cols_n;
-void evaluate_path_row(struct table *t, const struct evaluation *x);
+/* Step time by cause (kernels, then waiting), bytes and balance, for the text table. */
+extern const struct table_col evaluate_time_cols[];
+extern const size_t evaluate_time_cols_n;
+void evaluate_time_row(struct table *t, const struct evaluation *x);
 
 /* "llama-3.1-70b on 16 nodes of dgx-a100 (128 GPUs): muon, ..." */
 void evaluate_title(const struct plan *plan, struct strbuf *out);

@@ -46,7 +46,7 @@ static void label(struct strbuf *b, const struct evaluation *x, bool with_nodes)
 
 static double time_value(const struct evaluation *x, int k)
 {
-    return (double)x->p.path_ps[k] / 1e12;
+    return (double)x->p.time_ps[k] / 1e12;
 }
 
 /* As the driver sees it: what fragmentation costs counts as context. */
@@ -151,7 +151,8 @@ static void script(struct strbuf *b, const struct evaluation *const *x, size_t n
                    "width 1 noenhanced font \",11\" maxrows 3\nset yrange [0:*]\nset offsets "
                    "0,0,graph 0.08,0\n");
     strbuf_printf(b, "set xrange [-0.6:%.1f]\n", (double)n - 0.4);
-    strbuf_puts(b, "set title \"one step, critical path\" font \",13\"\nset ylabel \"seconds\"\n");
+    strbuf_puts(
+        b, "set title \"one step of the slowest rank\" font \",13\"\nset ylabel \"seconds\"\n");
     stack(b, "time", x, n, TIME_N, time_value, time_colours, time_title);
     strbuf_puts(b, "\nset title \"memory of the fullest rank\" font \",13\"\nset ylabel \"GiB\"\n");
     stack(b, "memory", x, n, MEM_PART_N, part_value, part_colours, part_title);

@@ -4,7 +4,7 @@
 
 #include "cli/evaluate.h"
 
-/* Left: the critical path of a step by cause; right: the fullest rank's memory by part against the device's capacity. One
+/* Left: a step of the slowest rank by cause; right: the fullest rank's memory by part against the device's capacity. One
  * bar an evaluation. ERR_EXTERNAL when gnuplot is missing or fails, or a file cannot be written. */
 int plot_compare(const char *prefix, const struct evaluation *const *x, size_t n, struct err *e);
 

@@ -99,14 +99,39 @@ static void critical_path(const struct run *r, struct prediction *out)
     }
 }
 
+/* Blame the waiting in [from, until) on the chain of predecessors that ends in task i. */
+static void blame(const struct run *r, uint32_t i, int64_t from, int64_t until,
+                  struct prediction *out)
+{
+    for (; i != UINT32_MAX && until > from; i = fluid_last_before(r->f, i)) {
+        int64_t start = fluid_ready_ps(r->f, i), end = fluid_end_ps(r->f, i);
+
+        start = start > from ? start : from;
+        end = end < until ? end : until;
+        if (end > start)
+            out->time_ps[category(r, i)] += end - start;
+        until = start < until ? start : until;
+    }
+}
+
+/* The compute stream of the slowest class: tasks of a stream are made in the order in which they run. */
 static void compute_time(const struct run *r, struct prediction *out)
 {
     uint32_t k = slowest_class(r);
+    int64_t before = 0;
 
-    for (uint32_t i = 0; i < r->n_tasks; i++)
-        if (op_of(r, i)->kind == OP_COMPUTE && !r->tasks[i].joint &&
-            (r->tasks[i].class_id == PROGRAM_NONE || r->tasks[i].class_id == k))
-            out->compute_ps += fluid_end_ps(r->f, i) - fluid_ready_ps(r->f, i);
+    for (uint32_t i = 0; i < r->n_tasks; i++) {
+        int64_t start = fluid_ready_ps(r->f, i), end = fluid_end_ps(r->f, i);
+
+        if (op_of(r, i)->kind != OP_COMPUTE || r->tasks[i].joint ||
+            (r->tasks[i].class_id != PROGRAM_NONE && r->tasks[i].class_id != k))
+            continue;
+        blame(r, fluid_last_before(r->f, i), before, start, out);
+        out->time_ps[category(r, i)] += end - start;
+        out->compute_ps += end - start;
+        before = end;
+    }
+    blame(r, last_task(r), before, out->step_ps, out);
     out->exposed_comm_ps = out->step_ps - out->compute_ps;
 }
 

@@ -67,7 +67,10 @@ struct prediction {
     int64_t step_ps, forward_ps, backward_ps, optimizer_ps; /* contract.md's definitions */
     int64_t exposed_comm_ps; /* the compute stream waits for communication */
     int64_t compute_ps;      /* the compute stream of the critical class is busy */
-    int64_t path_ps[TIME_N]; /* of the critical path; sums to step_ps */
+    int64_t
+        time_ps[TIME_N]; /* of the slowest rank's compute stream: kernels by kind, waiting by what
+                                 it waits for; sums to step_ps */
+    int64_t path_ps[TIME_N]; /* of the critical path, wherever it runs; sums to step_ps */
     double busy[RESOURCE_N]; /* of the busiest instance, share of step time */
     uint32_t busy_instance[RESOURCE_N];
     enum sim_resource bottleneck;
