@@ -42,42 +42,46 @@ static void work_lists(struct lower *l, struct work_table *w, const struct pair 
     w->list = list;
 }
 
+/* One matrix, or the part of it that one slice holds: the products are those of the whole matrix. */
+static struct work_item matrix_item(const struct lower *l, uint32_t tensor, uint64_t elements)
+{
+    const struct tensor *t = &l->m->tensors[tensor];
+
+    return (struct work_item){
+        .tensor = tensor,
+        .m = smaller(t),
+        .n = larger(t),
+        .elements = elements,
+        .flops = layout_optimizer_flops(l->j->optimizer, l->j->ns_steps, smaller(t), larger(t))};
+}
+
 static uint32_t matrix_work(struct lower *l, enum work_rule rule)
 {
-    struct work_item *items = ARENA_NEW(l->a, struct work_item, l->m->matrix_tensors);
+    size_t most = (size_t)l->m->matrix_tensors + (rule == WORK_BY_SLICE ? l->n : 0);
+    struct work_item *items = ARENA_NEW(l->a, struct work_item, most);
+    struct pair *pairs = ARENA_NEW(l->a, struct pair, most);
     struct work_table w = {.items = items};
-    struct pair *pairs = NULL;
-    size_t n = 0, cap = 0;
     uint64_t slice = part_slice(l->plan), at = 0;
 
     for (uint32_t i = 0; i < l->m->n_tensors; at += l->m->tensors[i].numel, i++) {
         const struct tensor *t = &l->m->tensors[i];
-        uint32_t first = 0, last = 0;
+        uint64_t from = at, end = at + t->numel;
 
         if (!layout_updates_as_matrix(l->plan, t))
             continue;
-        items[w.n_items] =
-            (struct work_item){.tensor = i,
-                               .m = smaller(t),
-                               .n = larger(t),
-                               .elements = t->numel,
-                               .flops = layout_optimizer_flops(l->j->optimizer, l->j->ns_steps,
-                                                               smaller(t), larger(t))};
-        if (rule == WORK_BY_OWNER)
-            first = last = l->plan->place[i].owner;
-        if (rule == WORK_BY_SLICE) {
-            first = (uint32_t)(at / slice);
-            last = (uint32_t)((at + t->numel - 1) / slice);
-        }
-        for (uint32_t r = first; rule != WORK_ALL && r <= last; r++) {
-            pairs = mem_grow(pairs, &cap, n + 1, sizeof(*pairs));
-            pairs[n++] = (struct pair){w.n_items, r};
-        }
-        w.n_items++;
+        do { /* a boundary of slices cuts an item in two */
+            uint64_t stop = rule == WORK_BY_SLICE ? num_min(end, (from / slice + 1) * slice) : end;
+            uint32_t rank =
+                rule == WORK_BY_SLICE ? (uint32_t)(from / slice) : l->plan->place[i].owner;
+
+            BUG_ON(w.n_items == most);
+            pairs[w.n_items] = (struct pair){w.n_items, rank};
+            items[w.n_items++] = matrix_item(l, i, stop - from);
+            from = stop;
+        } while (from < end);
     }
     if (rule != WORK_ALL)
-        work_lists(l, &w, pairs, n);
-    mem_free(pairs);
+        work_lists(l, &w, pairs, w.n_items);
     return program_add_work(&l->b, &w);
 }
 
@@ -87,7 +91,7 @@ static void operand(struct lower *l, uint32_t op, uint32_t buffer, uint32_t tens
                     enum access access)
 {
     if (buffer != PROGRAM_NONE)
-        program_op_operand(&l->b, op, (struct operand){buffer, tensor, (uint8_t)access});
+        program_op_operand(&l->b, op, (struct operand){buffer, tensor, (uint8_t)access, 0});
 }
 
 /* Reduced gradients: all of them, or the rank's chunks and owned segments. */

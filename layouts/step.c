@@ -44,12 +44,18 @@ static void emit_life(struct emit *x, uint32_t buffer, int32_t d_unit, bool rele
         (struct life){.buffer = buffer, .d_unit = d_unit, .release = release};
 }
 
-static void emit_operand(struct emit *x, uint32_t buffer, uint32_t tensor, enum access access)
+static void emit_operand_of(struct emit *x, uint32_t buffer, uint32_t tensor, int32_t d_unit,
+                            enum access access)
 {
     if (buffer == PROGRAM_NONE)
         return;
     BUG_ON(x->op.n_operands == MAX_LIST);
-    x->operands[x->op.n_operands++] = (struct operand){buffer, tensor, (uint8_t)access};
+    x->operands[x->op.n_operands++] = (struct operand){buffer, tensor, (uint8_t)access, d_unit};
+}
+
+static void emit_operand(struct emit *x, uint32_t buffer, uint32_t tensor, enum access access)
+{
+    emit_operand_of(x, buffer, tensor, 0, access);
 }
 
 static uint32_t emit_add(struct lower *l, struct emit *x)
@@ -422,19 +428,27 @@ static uint32_t value_buffer(struct lower *l, uint32_t class_id, uint32_t v, boo
 
 /* ---- emitting kernels ---- */
 
-static uint32_t value_operand(struct lower *l, uint32_t class_id, const struct class_lives *k,
-                              uint32_t v, bool grad)
+/* The unit's input is its own; what leaves it is the next unit's input. */
+static void value_operand(struct lower *l, struct emit *x, uint32_t class_id,
+                          const struct class_lives *k, uint32_t v, bool grad, enum access access)
 {
-    if (v == 0 || k->outside[v])
-        return grad ? l->input_grads : l->inputs;
-    return value_buffer(l, class_id, v, grad);
+    uint32_t shared = grad ? l->input_grads : l->inputs;
+
+    if (v == 0)
+        emit_operand(x, shared, OPERAND_WHOLE, access);
+    else if (k->outside[v])
+        emit_operand_of(x, shared, OPERAND_WHOLE, 1, access);
+    else
+        emit_operand(x, value_buffer(l, class_id, v, grad), OPERAND_WHOLE, access);
 }
 
-static void weight_operands(struct emit *x, const struct graph_op *o, uint32_t buffer,
-                            enum access access)
+static void weight_operands(struct lower *l, struct emit *x, const struct graph_op *o,
+                            uint32_t buffer, enum access access)
 {
+    int32_t d_unit = o->weight_of_embedding ? -(int32_t)last_unit(l) : 0;
+
     if (o->weight != MODEL_NONE)
-        emit_operand(x, buffer, o->weight, access);
+        emit_operand_of(x, buffer, o->weight, d_unit, access);
     if (o->bias != MODEL_NONE)
         emit_operand(x, buffer, o->bias, access);
 }
@@ -446,23 +460,22 @@ static void entry_operands(struct lower *l, struct emit *x, uint32_t class_id,
     bool dgrad = o->n_backward == 2 && at.part == 0, wgrad = o->n_backward == 2 && at.part == 1;
 
     if (at.part >= 0 && !(k->c->kind == UNIT_HEAD && o->out == k->g->output))
-        emit_operand(x, value_operand(l, class_id, k, o->out, true), OPERAND_WHOLE, ACCESS_READ);
+        value_operand(l, x, class_id, k, o->out, true, ACCESS_READ);
     for (uint32_t i = 0; i < o->n_in; i++)
         if (at.part < 0 || (o->saves_in[i] && !dgrad))
-            emit_operand(x, value_operand(l, class_id, k, o->in[i], false), MODEL_NONE,
-                         ACCESS_READ);
+            value_operand(l, x, class_id, k, o->in[i], false, ACCESS_READ);
     if (at.part >= 0 && o->saves_out)
-        emit_operand(x, value_operand(l, class_id, k, o->out, false), OPERAND_WHOLE, ACCESS_READ);
+        value_operand(l, x, class_id, k, o->out, false, ACCESS_READ);
     if (!wgrad)
-        weight_operands(x, o, l->weights, ACCESS_READ);
+        weight_operands(l, x, o, l->weights, ACCESS_READ);
     if (at.part < 0)
-        emit_operand(x, value_operand(l, class_id, k, o->out, false), OPERAND_WHOLE, ACCESS_WRITE);
-    else if (!wgrad && !(k->c->kind == UNIT_EMBED))
+        value_operand(l, x, class_id, k, o->out, false, ACCESS_WRITE);
+    else if (!wgrad)
         for (uint32_t i = 0; i < o->n_in; i++)
-            emit_operand(x, value_operand(l, class_id, k, o->in[i], true), OPERAND_WHOLE,
-                         ACCESS_ADD);
+            if (!(k->c->kind == UNIT_EMBED && o->in[i] == 0)) /* tokens have no gradient */
+                value_operand(l, x, class_id, k, o->in[i], true, ACCESS_ADD);
     if (at.part >= 0 && !dgrad)
-        weight_operands(x, o, l->grads, ACCESS_ADD);
+        weight_operands(l, x, o, l->grads, ACCESS_ADD);
 }
 
 /* Reserve what entry i of the pass makes, release what nobody reads after it. */
@@ -618,7 +631,7 @@ static void forward_loop(struct lower *l, const struct class_lives *classes)
     emit_init(&x, "forward.begin", OP_MARK, PHASE_FORWARD, STREAM_COMPUTE);
     for (uint32_t i = 0; i < n; i++)
         emit_wait(&x, gathers[i], 0, 0);
-    emit_add(l, &x);
+    l->forward_begin = emit_add(l, &x);
     emit_init(&x, "forward.input", OP_MARK, PHASE_FORWARD, STREAM_COMPUTE);
     x.op.guard.units = unit_mask(l, 0);
     emit_life(&x, l->inputs, 0, false);
@@ -686,6 +699,13 @@ static void backward_loop(struct lower *l, const struct class_lives *classes)
     backward_begin(l, gathers, n);
     for (uint32_t c = 0; c < l->m->n_classes; c++)
         emit_pass(l, c, &classes[c], true);
+    if (l->m->classes[l->m->units[0].class_id].kind != UNIT_EMBED) {
+        /* without an embedding nobody takes the gradient of the first layer's input (it has no bytes) */
+        emit_init(&x, "backward.input", OP_MARK, PHASE_BACKWARD, STREAM_COMPUTE);
+        x.op.guard.units = unit_mask(l, 0);
+        emit_life(&x, l->input_grads, 0, true);
+        emit_add(l, &x);
+    }
     emit_init(&x, "backward.end", OP_MARK, PHASE_BACKWARD, STREAM_COMPUTE);
     emit_life(&x, l->inputs, 0, true);
     if (l->move.gather)
@@ -711,6 +731,8 @@ static void backward_loop(struct lower *l, const struct class_lives *classes)
         l->n_reduce = 1;
         /* FSDP2 keeps one reduction in flight: the next unit's end waits for it */
         program_op_wait(&l->b, l->backward_end, (struct wait){.op = l->reduce[0], .d_unit = +1});
+        /* ... and its last backward hook all of them: the next micro-batch starts with nothing in flight */
+        program_op_wait(&l->b, l->forward_begin, (struct wait){.op = l->reduce[0], .d_micro = -1});
     }
     program_close_loop(&l->b);
 }

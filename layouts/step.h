@@ -41,11 +41,12 @@ struct lower {
     bool *kept;     /* [n_units]: stays gathered from forward to backward */
     bool *not_kept;
     /* ids of buffers; `weights` is what kernels read: gathered units, or the parameters themselves */
-    uint32_t params, states, master, weights, padded, inputs, input_grads, grads, grad_shard, grad_owned;
+    uint32_t params, states, master, weights, padded, inputs, input_grads, grads, grad_shard,
+        grad_owned;
     uint32_t (*values)[GRAPH_MAX_VALUES];
     uint32_t (*value_grads)[GRAPH_MAX_VALUES];
     /* ids of operations that others wait for */
-    uint32_t forward_end, backward_end, reduce[2], n_reduce;
+    uint32_t forward_begin, forward_end, backward_end, reduce[2], n_reduce;
     uint32_t optimizer_begin, optimizer_end;
 };
 
@@ -64,12 +65,12 @@ int lower_end(struct lower *l, struct err *e);
 enum work_rule {
     WORK_ALL,      /* every rank, every matrix */
     WORK_BY_OWNER, /* the owner */
-    WORK_BY_SLICE, /* every rank whose flat slice touches it */
+    WORK_BY_SLICE, /* every rank whose flat slice touches it: its elements of it, the products of the whole */
 };
 struct matrix_step {
     enum work_rule work;
-    bool sharded;       /* gradients and states are cut: elementwise work is 1/W of a matrix */
-    bool products;      /* stock: DTensor products on shards, operands gathered before each */
+    bool sharded;  /* gradients and states are cut by rows: elementwise work is 1/W of a matrix */
+    bool products; /* stock: DTensor products on shards, operands gathered before each */
     bool gather_each;   /* all-gather each matrix before its products */
     bool gather_once;   /* all-gather all of them first, and keep them until the end */
     uint32_t cut_table; /* gather the matrices of this segment table first; or PROGRAM_NONE */

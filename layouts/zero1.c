@@ -44,7 +44,7 @@ static void refresh_add(struct lower *l, const struct op *o)
 {
     uint32_t id = program_add_op(&l->b, o);
 
-    program_op_operand(&l->b, id, (struct operand){l->params, OPERAND_WHOLE, ACCESS_ADD});
+    program_op_operand(&l->b, id, (struct operand){l->params, OPERAND_WHOLE, ACCESS_ADD, 0});
     program_op_wait(&l->b, id, (struct wait){.op = l->optimizer_end});
 }
 
@@ -79,7 +79,6 @@ static int zero1_lower(const struct plan *plan, struct arena *a, struct program 
     struct segment_table t;
     struct lower l;
     struct matrix_step step = {.work = owner ? WORK_BY_OWNER : WORK_BY_SLICE,
-                               .sharded = !owner,
                                .cut_table = PROGRAM_NONE};
 
     if (lower_begin(&l, plan, a, p, e))

@@ -166,8 +166,9 @@ struct wait {
 enum access { ACCESS_READ, ACCESS_WRITE, ACCESS_ADD };
 struct operand {
     uint32_t buffer;
-    uint32_t tensor; /* index in the unit of the op, OPERAND_WHOLE or OPERAND_ITEM */
+    uint32_t tensor; /* index in the unit of the buffer, OPERAND_WHOLE or OPERAND_ITEM */
     uint8_t access;  /* enum access */
+    int32_t d_unit;  /* the buffer of unit + d_unit: +1 what the next unit takes, -u a tied head's table */
 };
 
 enum coll_kind {

@@ -10,6 +10,13 @@
 #include <check.h>
 #include <stdlib.h>
 
+/* ck_assert_msg for inner loops: libcheck writes a file at every check that passes. */
+#define MUST(cond, ...)                                                                            \
+    do {                                                                                           \
+        if (!(cond))                                                                               \
+            ck_abort_msg(__VA_ARGS__);                                                             \
+    } while (0)
+
 static inline int suite_run(const char *name, const TTest *const *tests, size_t n)
 {
     Suite *s = suite_create(name);

@@ -111,13 +111,13 @@ static inline void plans_make(struct plan *p, struct arena *a, const char *model
     struct err e;
 
     memset(p, 0, sizeof(*p));
-    ck_assert_msg(plans_model(&p->model, model, a, &e) == 0, "%s: %s", model, e.msg);
+    MUST(plans_model(&p->model, model, a, &e) == 0, "%s: %s", model, e.msg);
     plans_ideal_cluster(&p->cluster, gpus_per_node, world);
     p->job = *j;
     p->job.layout = layout;
     p->job.gpus = world;
     p->job.nodes = p->cluster.n_nodes;
-    ck_assert_msg(layout_place(p, a, &e) == 0, "%s: %s", layout, e.msg);
+    MUST(layout_place(p, a, &e) == 0, "%s: %s", layout, e.msg);
     plans_owners(p);
     p->solver = "by hand";
     p->reproducible = true;
@@ -127,7 +127,7 @@ static inline void plans_lower(const struct plan *p, struct arena *a, struct pro
 {
     struct err e;
 
-    ck_assert_msg(layout_lower(p, a, prog, &e) == 0, "%s: %s", p->layout_full, e.msg);
+    MUST(layout_lower(p, a, prog, &e) == 0, "%s: %s", p->layout_full, e.msg);
 }
 
 /* Layouts and strategies that exist, as typed. */

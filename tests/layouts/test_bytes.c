@@ -42,16 +42,15 @@ static void agree(const char *model, const char *layout, const struct job *j, ui
     arena_init(&a);
     plans_make(&p, &a, model, layout, j, world, 8);
     plans_lower(&p, &a, &prog);
-    ck_assert_msg(layout_find(p.layout)->formula(&p, formula, &e) == 0, "%s", e.msg);
+    MUST(layout_find(p.layout)->formula(&p, formula, &e) == 0, "%s", e.msg);
     program_bytes(&prog, algo, bytes);
     for (uint32_t ph = 0; ph < PHASE_N; ph++)
-        ck_assert_msg(
-            formula[ph] == bytes[ph],
-            "%s %s (%s) %s world %u accum %llu bucket %llu: %s: formula %llu, program %llu", model,
-            layout, p.layout_full, optimizer_name(j->optimizer), world,
-            (unsigned long long)j->grad_accum, (unsigned long long)j->bucket_bytes,
-            phase_name((enum phase)ph), (unsigned long long)formula[ph],
-            (unsigned long long)bytes[ph]);
+        MUST(formula[ph] == bytes[ph],
+             "%s %s (%s) %s world %u accum %llu bucket %llu: %s: formula %llu, program %llu", model,
+             layout, p.layout_full, optimizer_name(j->optimizer), world,
+             (unsigned long long)j->grad_accum, (unsigned long long)j->bucket_bytes,
+             phase_name((enum phase)ph), (unsigned long long)formula[ph],
+             (unsigned long long)bytes[ph]);
     arena_release(&a);
 }
 
@@ -127,10 +126,10 @@ static void expect(const char *layout, const struct job *j, uint32_t world, uint
     ck_assert(layout_find(p.layout)->formula(&p, formula, &e) == 0);
     program_bytes(&prog, ALGO_AUTO, bytes);
     for (int ph = 0; ph < PHASE_N; ph++) {
-        ck_assert_msg(formula[ph] == want[ph] && bytes[ph] == want[ph],
-                      "%s: %s: formula %llu, program %llu, by hand %llu", layout,
-                      phase_name((enum phase)ph), (unsigned long long)formula[ph],
-                      (unsigned long long)bytes[ph], (unsigned long long)want[ph]);
+        MUST(formula[ph] == want[ph] && bytes[ph] == want[ph],
+             "%s: %s: formula %llu, program %llu, by hand %llu", layout, phase_name((enum phase)ph),
+             (unsigned long long)formula[ph], (unsigned long long)bytes[ph],
+             (unsigned long long)want[ph]);
     }
     arena_release(&a);
 }

@@ -31,7 +31,7 @@ static void edge(uint32_t from, uint32_t to, uint64_t bytes)
 {
     bool same = from / p.gpus_per_node == to / p.gpus_per_node;
 
-    ck_assert_uint_ne(from, to);
+    MUST(from != to, "rank %u sends to itself", from);
     *(same ? &played[from].sent_intra : &played[from].sent_inter) += bytes;
     *(same ? &played[to].recv_intra : &played[to].recv_inter) += bytes;
 }
@@ -194,8 +194,9 @@ static void rail_rule(const uint32_t *m, uint32_t n)
     for (uint32_t i = 0; even && i < n; i++) {
         uint32_t node = m[i] / p.gpus_per_node;
 
-        ck_assert_uint_ge(rule[node], out[node]);
-        ck_assert_uint_lt(rule[node], out[node] + on_node[m[i]]);
+        MUST(rule[node] >= out[node] && rule[node] < out[node] + on_node[m[i]],
+             "node %u: %llu by the rule, %llu played", node, (unsigned long long)rule[node],
+             (unsigned long long)out[node]);
     }
 }
 
@@ -212,7 +213,7 @@ static void play(enum coll_algo algo)
             continue;
         n = members_of(r, m);
         for (uint32_t i = 0; i < n; i++) {
-            ck_assert_msg(m[i] < p.world && !used[m[i]], "a bad family in the test");
+            MUST(m[i] < p.world && !used[m[i]], "a bad family in the test");
             used[m[i]] = true;
         }
         if (n > 1) {
@@ -235,22 +236,22 @@ static void agree(enum coll_algo algo)
     arena_init(&a);
     traffic_of(&p, &op, &at, algo, &a, &t);
     for (uint32_t i = 1; i < t.n_only; i++)
-        ck_assert_uint_lt(t.only[i - 1].rank, t.only[i].rank);
+        MUST(t.only[i - 1].rank < t.only[i].rank, "ranks do not ascend");
     for (uint32_t r = 0; r < p.world; r++) {
         struct traffic_bytes x = traffic_get(&t, r), *y = &played[r];
         uint64_t k = op.coll.repeat ? op.coll.repeat : 1;
 
-        ck_assert_msg(x.sent_intra == k * y->sent_intra && x.sent_inter == k * y->sent_inter &&
-                          x.recv_intra == k * y->recv_intra && x.recv_inter == k * y->recv_inter,
-                      "%s %s world %u gpn %u group %ux%u(%u,%u) rank %u: sent %llu+%llu recv "
-                      "%llu+%llu, played %llu+%llu %llu+%llu",
-                      coll_kind_name(op.coll.kind), coll_algo_name(algo), p.world, p.gpus_per_node,
-                      g->size[0], g->n_axes > 1 ? g->size[1] : 1, g->stride[0],
-                      g->n_axes > 1 ? g->stride[1] : 0, r, (unsigned long long)x.sent_intra,
-                      (unsigned long long)x.sent_inter, (unsigned long long)x.recv_intra,
-                      (unsigned long long)x.recv_inter, (unsigned long long)y->sent_intra,
-                      (unsigned long long)y->sent_inter, (unsigned long long)y->recv_intra,
-                      (unsigned long long)y->recv_inter);
+        MUST(x.sent_intra == k * y->sent_intra && x.sent_inter == k * y->sent_inter &&
+                 x.recv_intra == k * y->recv_intra && x.recv_inter == k * y->recv_inter,
+             "%s %s world %u gpn %u group %ux%u(%u,%u) rank %u: sent %llu+%llu recv "
+             "%llu+%llu, played %llu+%llu %llu+%llu",
+             coll_kind_name(op.coll.kind), coll_algo_name(algo), p.world, p.gpus_per_node,
+             g->size[0], g->n_axes > 1 ? g->size[1] : 1, g->stride[0],
+             g->n_axes > 1 ? g->stride[1] : 0, r, (unsigned long long)x.sent_intra,
+             (unsigned long long)x.sent_inter, (unsigned long long)x.recv_intra,
+             (unsigned long long)x.recv_inter, (unsigned long long)y->sent_intra,
+             (unsigned long long)y->sent_inter, (unsigned long long)y->recv_intra,
+             (unsigned long long)y->recv_inter);
     }
     arena_release(&a);
 }

@@ -1,0 +1,590 @@
+/* Lowered programs of every layout: they are walked, and what they say is held against what must be true of any step.
+ *
+ * Order: vector clocks over the streams say what has ended for certain when an instance starts (stream order and
+ * waits, nothing else). Whatever touches a buffer must be ordered by them: reserve before use, use before release,
+ * release before the next reserve, write before read. So a missing wait is found even where timing would hide it. */
+#include "layouts/step.h"
+#include "tests/layouts/plans.h"
+
+#include "core/num.h"
+
+static struct arena a;
+static struct plan plan;
+static struct program prog;
+static struct err e;
+
+static void lower(const char *model, const char *layout, const struct job *j, uint32_t world)
+{
+    arena_init(&a);
+    plans_make(&plan, &a, model, layout, j, world, 8);
+    plans_lower(&plan, &a, &prog);
+}
+
+/* ---- walking into lists ---- */
+
+struct step {
+    struct instance at;
+    uint32_t clock[STREAM_N]; /* instances of each stream that have ended when this one starts */
+    uint32_t position;        /* in its stream, from 1 */
+};
+
+struct steps {
+    struct step *list; /* owned */
+    size_t n, cap;
+};
+
+static int collect(void *ctx, const struct instance *i)
+{
+    struct steps *s = ctx;
+
+    s->list = mem_grow(s->list, &s->cap, s->n + 1, sizeof(*s->list));
+    s->list[s->n++] = (struct step){.at = *i};
+    return 0;
+}
+
+static uint32_t loop_of_kind(uint32_t op, enum loop_kind kind)
+{
+    for (uint32_t l = prog.ops[op].loop; l != PROGRAM_NONE; l = prog.loops[l].parent)
+        if (prog.loops[l].kind == kind)
+            return l;
+    return PROGRAM_NONE;
+}
+
+/* The instance that wait w of step k means: an index, or SIZE_MAX. Looks at the whole walk, later steps too. */
+static size_t awaited(const struct steps *s, size_t k, const struct wait *w)
+{
+    const struct instance *i = &s->list[k].at;
+    bool unit = loop_of_kind(w->op, LOOP_UNIT) != PROGRAM_NONE,
+         micro = loop_of_kind(w->op, LOOP_MICRO) != PROGRAM_NONE;
+    bool has_unit = loop_of_kind(i->op, LOOP_UNIT) != PROGRAM_NONE,
+         has_micro = loop_of_kind(i->op, LOOP_MICRO) != PROGRAM_NONE;
+    size_t found = SIZE_MAX;
+
+    for (size_t n = 0; n < s->n; n++) {
+        const struct instance *x = &s->list[n].at;
+
+        if (x->op != w->op)
+            continue;
+        if (loop_of_kind(w->op, LOOP_ITEM) != PROGRAM_NONE) {
+            if (n < k) /* the same item, or the last one */
+                found = n;
+            continue;
+        }
+        if ((unit && !has_unit) || (micro && !has_micro)) {
+            if (n < k)
+                found = n;
+            continue;
+        }
+        if (unit && (int64_t)x->unit != (int64_t)i->unit + w->d_unit)
+            continue;
+        if (micro && (int64_t)x->micro != (int64_t)i->micro + w->d_micro)
+            continue;
+        found = n;
+    }
+    return found;
+}
+
+static void after(struct step *x, const struct step *before)
+{
+    uint32_t s = (uint32_t)prog.ops[before->at.op].stream;
+
+    for (int k = 0; k < STREAM_N; k++)
+        x->clock[k] = (uint32_t)num_max(x->clock[k], before->clock[k]);
+    x->clock[s] = (uint32_t)num_max(x->clock[s], before->position);
+}
+
+/* Walks rank's program; every wait must point at something that was walked before. */
+static void clocks(struct steps *s, uint32_t rank)
+{
+    size_t tail[STREAM_N];
+
+    memset(s, 0, sizeof(*s));
+    memset(tail, 0xff, sizeof(tail));
+    program_walk(&prog, rank, collect, s);
+    for (size_t k = 0; k < s->n; k++) {
+        const struct op *o = &prog.ops[s->list[k].at.op];
+
+        s->list[k].position = 1;
+        if (tail[o->stream] != SIZE_MAX) {
+            after(&s->list[k], &s->list[tail[o->stream]]);
+            s->list[k].position = s->list[tail[o->stream]].position + 1;
+        }
+        tail[o->stream] = k;
+        for (uint32_t w = 0; w < o->n_waits; w++) {
+            size_t on = awaited(s, k, &o->waits[w]);
+
+            if (on == SIZE_MAX)
+                continue;
+            MUST(on < k, "%s: '%s' (unit %u, micro %u) waits for '%s', which comes later",
+                 plan.layout_full, o->name, s->list[k].at.unit, s->list[k].at.micro,
+                 prog.ops[s->list[on].at.op].name);
+            after(&s->list[k], &s->list[on]);
+        }
+    }
+}
+
+static bool before(const struct step *x, const struct step *y)
+{
+    return y->clock[prog.ops[x->at.op].stream] >= x->position;
+}
+
+/* ---- what touches a buffer ---- */
+
+enum touch_kind { TOUCH_RESERVE, TOUCH_READ, TOUCH_WRITE, TOUCH_RELEASE };
+struct touch {
+    enum touch_kind kind;
+    size_t step;
+};
+struct touches {
+    struct touch *list; /* owned */
+    size_t n, cap;
+};
+
+static void note(struct touches *t, enum touch_kind kind, size_t step)
+{
+    t->list = mem_grow(t->list, &t->cap, t->n + 1, sizeof(*t->list));
+    t->list[t->n++] = (struct touch){kind, step};
+}
+
+static uint32_t *faults; /* not NULL: count instead of failing */
+
+static const char *const touch_names[] = {"reserves", "reads", "writes", "releases"};
+
+static void ordered(const struct steps *s, const struct buffer *b, uint32_t unit,
+                    const struct touch *x, const struct touch *y)
+{
+    const struct step *p = &s->list[x->step], *q = &s->list[y->step];
+
+    if (x->step == y->step || (x->kind == TOUCH_READ && y->kind == TOUCH_READ))
+        return;
+    if (faults) {
+        *faults += !before(p, q);
+        return;
+    }
+    MUST(before(p, q),
+         "%s, %u ranks, %u micro-batches: buffer '%s' of unit %u: '%s' (unit %u micro %u) "
+         "%s it, '%s' (unit %u micro %u) %s it, and nothing orders the two",
+         plan.layout_full, prog.world, prog.n_micro, b->name, unit, prog.ops[p->at.op].name,
+         p->at.unit, p->at.micro, touch_names[x->kind], prog.ops[q->at.op].name, q->at.unit,
+         q->at.micro, touch_names[y->kind]);
+}
+
+/* One buffer of one unit through the step: reserved once, used, released once, again and again. */
+static void play_buffer(const struct steps *s, const struct buffer *b, uint32_t unit,
+                        const struct touches *t)
+{
+    bool held = b->persistent;
+
+    for (size_t i = 0; i < t->n; i++) {
+        const char *op = prog.ops[s->list[t->list[i].step].at.op].name;
+
+        switch (t->list[i].kind) {
+        case TOUCH_RESERVE:
+            MUST(!held, "%s: '%s' reserves '%s' of unit %u, which is held", plan.layout_full, op,
+                 b->name, unit);
+            held = true;
+            break;
+        case TOUCH_RELEASE:
+            MUST(held, "%s: '%s' releases '%s' of unit %u, which is not held", plan.layout_full, op,
+                 b->name, unit);
+            held = false;
+            break;
+        default:
+            MUST(held, "%s: '%s' uses '%s' of unit %u, which is not held", plan.layout_full, op,
+                 b->name, unit);
+            break;
+        }
+        for (size_t k = 0; k < i; k++)
+            ordered(s, b, unit, &t->list[k], &t->list[i]);
+    }
+    MUST(held == b->persistent, "%s: '%s' of unit %u is left at the end", plan.layout_full, b->name,
+         unit);
+}
+
+static void play_lives(uint32_t rank)
+{
+    uint32_t units = prog.model->n_units;
+    struct touches *t = MEM_NEW(struct touches, (size_t)prog.n_buffers * units);
+    struct steps s;
+
+    clocks(&s, rank);
+    for (size_t k = 0; k < s.n; k++) {
+        const struct op *o = &prog.ops[s.list[k].at.op];
+
+        for (int release = 0; release < 2; release++) {
+            for (uint32_t i = 0; i < o->n_lives; i++) {
+                int64_t u = (int64_t)s.list[k].at.unit + o->lives[i].d_unit;
+
+                if (o->lives[i].release == (bool)release && u >= 0 && u < units)
+                    note(&t[(size_t)o->lives[i].buffer * units + (size_t)u],
+                         release ? TOUCH_RELEASE : TOUCH_RESERVE, k);
+            }
+            for (uint32_t i = 0; !release && i < o->n_operands; i++) {
+                int64_t u = (int64_t)s.list[k].at.unit + o->operands[i].d_unit;
+                const struct buffer *b = &prog.buffers[o->operands[i].buffer];
+
+                /* what is persistent is one piece for the optimizer; gradients are touched by unit */
+                if (b->persistent && b->part != MEM_GRADS)
+                    u = 0;
+                if (u >= 0 && u < units)
+                    note(&t[(size_t)o->operands[i].buffer * units + (size_t)u],
+                         o->operands[i].access == ACCESS_READ ? TOUCH_READ : TOUCH_WRITE, k);
+            }
+        }
+    }
+    for (uint32_t b = 0; b < prog.n_buffers; b++)
+        for (uint32_t u = 0; u < units; u++) {
+            play_buffer(&s, &prog.buffers[b], u, &t[(size_t)b * units + u]);
+            mem_free(t[(size_t)b * units + u].list);
+        }
+    mem_free(t);
+    mem_free(s.list);
+}
+
+START_TEST(waits_point_backwards_and_order_every_use_of_every_buffer)
+{
+    static const uint32_t worlds[] = {1, 3, 8};
+    static const char *const models[] = {"block", "llama", "gpt2", "moe", "one-layer"};
+    struct job j = plans_job();
+
+    for (int m = 0; m < 5; m++)
+        for (int l = 0; l < PLANS_N_LAYOUTS; l++)
+            for (int w = 0; w < 3; w++)
+                for (int v = 0; v < 6; v++) {
+                    j.grad_accum = v % 3 + 1;
+                    j.prefetch = (uint32_t)v % 4;
+                    j.recompute = (enum recompute)(v % 3);
+                    j.gather = v == 5 ? ALGO_PADDED : ALGO_AUTO;
+                    j.bucket_bytes = v % 2 ? 4096 : 64 << 20;
+                    lower(models[m], plans_layouts[l], &j, worlds[w]);
+                    for (uint32_t r = 0; r < worlds[w]; r += 3)
+                        play_lives(r);
+                    arena_release(&a);
+                }
+}
+END_TEST
+
+/* A planted fault: without the wait of forward for its gather the same check finds uses that nothing orders. */
+START_TEST(a_missing_wait_is_seen)
+{
+    struct job j = plans_job();
+    uint32_t lost = 0, seen = 0;
+
+    lower("block", "owner", &j, 3);
+    for (uint32_t i = 0; i < prog.n_ops; i++)
+        if (!strcmp(prog.ops[i].name, "forward.begin")) {
+            prog.ops[i].n_waits = 0;
+            lost++;
+        }
+    ck_assert_uint_eq(lost, 1);
+    faults = &seen;
+    play_lives(0);
+    faults = NULL;
+    ck_assert_uint_gt(seen, 0);
+    arena_release(&a);
+}
+END_TEST
+
+/* ---- counts ---- */
+
+struct tally {
+    const char *prefix;
+    uint64_t n, flops;
+    double hbm;
+};
+
+static int count(void *ctx, const struct instance *i)
+{
+    struct tally *t = ctx;
+    const struct op *o = &prog.ops[i->op];
+    struct kernel_call k;
+
+    if (o->kind != OP_COMPUTE || strncmp(o->name, t->prefix, strlen(t->prefix)))
+        return 0;
+    k = op_call(&prog, o, i->item);
+    t->n++;
+    t->flops += k.flops;
+    t->hbm += (double)k.hbm_bytes;
+    return 0;
+}
+
+static struct tally tally_rank(uint32_t rank, const char *prefix)
+{
+    struct tally t = {.prefix = prefix};
+
+    program_walk(&prog, rank, count, &t);
+    return t;
+}
+
+static struct tally tally_all(const char *prefix)
+{
+    struct tally t = {.prefix = prefix};
+
+    for (uint32_t r = 0; r < prog.world; r++)
+        program_walk(&prog, r, count, &t);
+    return t;
+}
+
+START_TEST(forward_and_backward_flops_are_those_of_the_graphs)
+{
+    struct job j = plans_job();
+    struct unit_graph g;
+
+    for (int m = 0; m < PLANS_N_MODELS; m++)
+        for (int l = 0; l < PLANS_N_LAYOUTS; l++)
+            for (int v = 0; v < 3; v++) {
+                uint64_t forward = 0, backward = 0;
+
+                j.recompute = (enum recompute)v;
+                j.grad_accum = (uint64_t)v + 1;
+                lower(plans_models[m], plans_layouts[l], &j, 3);
+                for (uint32_t u = 0; u < plan.model.n_units; u++) {
+                    ck_assert(graph_build(&plan.model, plan.model.units[u].class_id, j.micro_batch,
+                                          j.seq_len, j.param_dtype, &g, &e) == 0);
+                    forward += g.forward_flops;
+                    backward += g.backward_flops;
+                }
+                ck_assert_uint_eq(tally_rank(1, "forward.").flops, j.grad_accum * forward);
+                ck_assert_uint_eq(tally_rank(1, "backward.").flops, j.grad_accum * backward);
+                if (j.recompute == RECOMPUTE_NONE)
+                    ck_assert_uint_eq(tally_rank(1, "recompute.").n, 0);
+                arena_release(&a);
+            }
+}
+END_TEST
+
+/* Full recomputation runs a layer's forward again, but for what nothing in backward reads: the last product and the
+ * additions behind it. block: backward needs x (kept), norm1, q, k, v, attention, x2, norm2, up0, up1, act; not down
+ * and not y. So per layer the forward FLOPs less those of `down`, 2*tokens*hidden*ffn, and of the last addition. */
+START_TEST(full_recomputation_repeats_what_backward_reads)
+{
+    struct job j = plans_job();
+    uint64_t down = 2ull * 64 * 48 * 160, add = 4ull * 64 * 48;
+    struct tally f, r;
+
+    j.recompute = RECOMPUTE_FULL;
+    lower("block", "ddp", &j, 1);
+    f = tally_rank(0, "forward.");
+    r = tally_rank(0, "recompute.");
+    ck_assert_uint_eq(r.flops, f.flops - 3 * (down + add));
+    arena_release(&a);
+}
+END_TEST
+
+/* c19: 2 optimizer steps of 4 micro-batches on 2 matrices are 4 Newton-Schulz calls, so 2 a step. Here: 7 matrices a
+ * layer, once a step on their owner, whatever the micro-batches; on every rank in ddp and gather. */
+START_TEST(newton_schulz_runs_once_a_step_not_once_a_micro_batch)
+{
+    struct job j = plans_job();
+
+    for (uint64_t accum = 1; accum <= 4; accum++)
+        for (int l = 0; l < PLANS_N_LAYOUTS; l++) {
+            uint64_t n, matrices;
+            bool owner;
+
+            j.grad_accum = accum;
+            lower("block", plans_layouts[l], &j, 4);
+            n = tally_all("optimizer.newton_schulz").n;
+            matrices = plan.model.matrix_tensors;
+            owner = plan.strategy == STRATEGY_OWNER;
+            ck_assert_uint_eq(matrices, 21);
+            if (!strcmp(plan.layout, "zero1") && !owner) /* and once more a boundary inside one */
+                ck_assert(n >= matrices && n <= matrices + 3);
+            else
+                ck_assert_uint_eq(n, owner ? matrices : 4 * matrices);
+            arena_release(&a);
+        }
+}
+END_TEST
+
+/* FLOPs of all ranks: each matrix once with owners and, cut into products, with stock; W times where all repeat it. */
+START_TEST(optimizer_flops_of_all_ranks_add_up)
+{
+    static const enum optimizer optimizers[] = {OPTIMIZER_MUON, OPTIMIZER_SHAMPOO, OPTIMIZER_SOAP};
+    static const char *const kernels[] = {"optimizer.newton_schulz", "optimizer.shampoo",
+                                          "optimizer.soap"};
+    struct job j = plans_job();
+
+    for (int l = 0; l < PLANS_N_LAYOUTS; l++)
+        for (int o = 0; o < 3; o++) {
+            uint64_t once = 0, all;
+
+            j.optimizer = optimizers[o];
+            lower("llama", plans_layouts[l], &j, 5);
+            for (uint32_t i = 0; i < plan.model.n_tensors; i++) {
+                const struct tensor *t = &plan.model.tensors[i];
+
+                if (tensor_is_matrix(t))
+                    once += layout_optimizer_flops(j.optimizer, 5, num_min(t->rows, t->cols),
+                                                   num_max(t->rows, t->cols));
+            }
+            all = tally_all(kernels[o]).flops;
+            if (plan.strategy == STRATEGY_OWNER)
+                ck_assert_uint_eq(all, once);
+            else if (plan.strategy == STRATEGY_STOCK) /* rounded a matrix and rank */
+                ck_assert_double_eq_tol((double)all, (double)once, 5 * 28);
+            else if (!strcmp(plan.layout, "zero1"))
+                ck_assert(all >= once && all < 2 * once);
+            else
+                ck_assert_uint_eq(all, 5 * once);
+            arena_release(&a);
+        }
+}
+END_TEST
+
+/* Muon by hand, facts.md's formula: 4 m^2 n + 2 m^3 a step. [48,160]: 5*(4*48*48*160 + 2*48^3). */
+START_TEST(newton_schulz_flops_by_hand)
+{
+    ck_assert_uint_eq(layout_optimizer_flops(OPTIMIZER_MUON, 5, 48, 160),
+                      5ull * (4 * 48 * 48 * 160 + 2 * 48 * 48 * 48));
+    /* h = 4096 block: 62 h^3 a layer and NS step: 4 of [h,h] 6h^3 each, 2 of [h,2h] 10h^3, 1 of [h,4h] 18h^3 */
+    ck_assert_uint_eq(4 * layout_optimizer_flops(OPTIMIZER_MUON, 1, 4096, 4096) +
+                          2 * layout_optimizer_flops(OPTIMIZER_MUON, 1, 4096, 8192) +
+                          layout_optimizer_flops(OPTIMIZER_MUON, 1, 4096, 16384),
+                      62ull * 4096 * 4096 * 4096);
+}
+END_TEST
+
+/* Momentum and update are elementwise: with cut states every element is touched once in the world (a padded or cut
+ * share rounds), with ddp once a rank. Muon with bf16 gradients, fp32 momentum and master: momentum reads g and m, writes
+ * m and the bf16 input: 12 bytes; update reads it, reads and writes p and master: 14 bytes. */
+START_TEST(elementwise_optimizer_traffic_counts_every_element_once)
+{
+    struct job j = plans_job();
+    static const uint32_t worlds[] = {1, 3, 8, 63};
+
+    for (int m = 0; m < PLANS_N_MODELS; m++)
+        for (int l = 0; l < PLANS_N_LAYOUTS; l++)
+            for (int w = 0; w < 4; w++) {
+                double copies, elements, slack;
+
+                lower(plans_models[m], plans_layouts[l], &j, worlds[w]);
+                copies = !strcmp(plan.layout, "ddp") ? worlds[w] : 1;
+                elements = copies * (double)plan.model.matrix_params;
+                slack = (double)worlds[w] * plan.model.matrix_tensors;
+                ck_assert_double_eq_tol(tally_all("optimizer.momentum").hbm, 12 * elements, slack);
+                ck_assert_double_eq_tol(tally_all("optimizer.update").hbm, 14 * elements, slack);
+                arena_release(&a);
+            }
+}
+END_TEST
+
+/* ---- few matrices, many ranks ---- */
+
+/* c15: 7 matrices on 63 ranks: 56 ranks (less a tail owner's) work nothing, and every program walks. */
+START_TEST(ranks_that_own_nothing_walk_empty_loops)
+{
+    struct job j = plans_job();
+    uint32_t idle = 0;
+
+    lower("one-layer", "owner", &j, 63);
+    ck_assert_uint_eq(plan.model.matrix_tensors, 7);
+    for (uint32_t r = 0; r < 63; r++) {
+        uint64_t n = tally_rank(r, "optimizer.newton_schulz").n,
+                 tail = tally_rank(r, "optimizer.adamw").n;
+
+        ck_assert_uint_le(n, 1);
+        ck_assert_uint_eq(tail, r == 1); /* plans_owners: unit 0's vectors are rank 1's */
+        idle += n == 0;
+        play_lives(r);
+    }
+    ck_assert_uint_eq(idle, 56);
+    arena_release(&a);
+}
+END_TEST
+
+static uint64_t persistent(enum mem_part part, uint32_t rank)
+{
+    uint64_t sum = 0;
+
+    for (uint32_t i = 0; i < prog.n_buffers; i++)
+        if (prog.buffers[i].persistent && prog.buffers[i].part == part)
+            sum += rank_table_get(&prog.buffers[i].ranks, rank);
+    return sum;
+}
+
+/* What owners hold adds up to the model: no padding, no copy. Muon: 4 bytes of momentum a matrix element, 8 of m and v
+ * for the tail; 4 of master; 2 of parameter (zero1: on every rank). */
+START_TEST(owned_bytes_of_all_ranks_are_the_model)
+{
+    static const char *const layouts[] = {"owner", "zero1-owner"};
+    struct job j = plans_job();
+
+    for (int l = 0; l < 2; l++)
+        for (int w = 1; w < PLANS_N_WORLDS; w++) {
+            uint64_t params = 0, states = 0, master = 0;
+
+            lower("block", layouts[l], &j, plans_worlds[w]); /* without vocabulary all is owned */
+            for (uint32_t r = 0; r < prog.world; r++) {
+                params += persistent(MEM_PARAMS, r);
+                states += persistent(MEM_STATES, r);
+                master += persistent(MEM_MASTER, r);
+            }
+            ck_assert_uint_eq(params, (l ? prog.world : 1) * 2 * plan.model.total_params);
+            ck_assert_uint_eq(states, 4 * plan.model.matrix_params + 8 * plan.model.tail_params);
+            ck_assert_uint_eq(master, 4 * plan.model.total_params);
+            arena_release(&a);
+        }
+}
+END_TEST
+
+/* c17: 10 and 2 elements on 2 ranks: slices of 6; rank 0 holds p0[0:6], rank 1 p0[6:10] and p1[0:2]. */
+START_TEST(flat_slices_cut_where_the_count_says)
+{
+    static const uint64_t p0[] = {5, 2}, p1[] = {2};
+    struct unit_class c = {.kind = UNIT_LAYER, .name = "layer"};
+    struct model_builder b;
+    struct segment_table t;
+    struct bucket *buckets;
+
+    arena_init(&a);
+    memset(&plan, 0, sizeof(plan));
+    plan.job = plans_job();
+    model_builder_init(&b, &plan.model, &a);
+    model_builder_unit(&b, "unit", &c);
+    model_builder_tensor(&b, "p0", ROLE_MATRIX, SLOT_Q, false, -1, 2, p0);
+    model_builder_tensor(&b, "p1", ROLE_BIAS, SLOT_Q, true, -1, 1, p1);
+    ck_assert(model_builder_finish(&b, &e) == 0);
+    model_builder_release(&b);
+    plan.world = 2;
+    ck_assert_uint_eq(part_slice(&plan), 6);
+    buckets = part_buckets(&plan, 0, &a);
+    t = part_slice_segments(&plan, buckets, DTYPE_BF16, &a);
+    ck_assert_uint_eq(t.start[1], 2);
+    ck_assert(t.segments[0].root == 0 && t.segments[0].offset == 0 && t.segments[0].bytes == 12);
+    ck_assert(t.segments[1].root == 1 && t.segments[1].offset == 12 && t.segments[1].bytes == 12);
+    t = part_cut_segments(&plan, DTYPE_BF16, &a);
+    ck_assert_uint_eq(t.start[1], 2);
+    ck_assert(t.segments[0].root == 0 && t.segments[0].bytes == 12 && t.segments[0].tensor == 0);
+    ck_assert(t.segments[1].root == 1 && t.segments[1].offset == 12 && t.segments[1].bytes == 8);
+    arena_release(&a);
+}
+END_TEST
+
+START_TEST(lowering_is_a_function_of_the_plan)
+{
+    struct job j = plans_job();
+    struct program again;
+
+    for (int l = 0; l < PLANS_N_LAYOUTS; l++) {
+        lower("llama", plans_layouts[l], &j, 8);
+        plans_lower(&plan, &a, &again);
+        ck_assert_uint_eq(again.n_ops, prog.n_ops);
+        for (uint32_t i = 0; i < prog.n_ops; i++) {
+            ck_assert_str_eq(again.ops[i].name, prog.ops[i].name);
+            for (uint32_t k = 0; k < i; k++)
+                ck_assert_str_ne(prog.ops[i].name, prog.ops[k].name);
+        }
+        arena_release(&a);
+    }
+}
+END_TEST
+
+SUITE_MAIN("layouts/lower", waits_point_backwards_and_order_every_use_of_every_buffer,
+           a_missing_wait_is_seen, forward_and_backward_flops_are_those_of_the_graphs,
+           full_recomputation_repeats_what_backward_reads,
+           newton_schulz_runs_once_a_step_not_once_a_micro_batch,
+           optimizer_flops_of_all_ranks_add_up, newton_schulz_flops_by_hand,
+           elementwise_optimizer_traffic_counts_every_element_once,
+           ranks_that_own_nothing_walk_empty_loops, owned_bytes_of_all_ranks_are_the_model,
+           flat_slices_cut_where_the_count_says, lowering_is_a_function_of_the_plan)
