@@ -11,17 +11,13 @@ static const double MS = 1e9; /* ps */
 static void describe_bottleneck(struct evaluation *x)
 {
     const struct prediction *p = &x->p;
-    const char *where = "";
-    char at[32] = "";
     enum sim_resource r = p->bottleneck;
+    uint32_t nics = x->plan->cluster.nics_per_node ? x->plan->cluster.nics_per_node : 1;
+    char at[32] = "";
 
-    if (r == RESOURCE_NIC_TX || r == RESOURCE_NIC_RX) {
-        uint32_t nics = x->plan->cluster.nics_per_node ? x->plan->cluster.nics_per_node : 1;
-
-        snprintf(at, sizeof(at), " of node %u", p->busy_instance[r] / nics);
-        where = at;
-    }
-    snprintf(x->bottleneck, sizeof(x->bottleneck), "%s%s %.0f %%", sim_resource_name(r), where,
+    if (r == RESOURCE_NIC_TX || r == RESOURCE_NIC_RX)
+        snprintf(at, sizeof(at), ", node %u", p->busy_instance[r] / nics);
+    snprintf(x->bottleneck, sizeof(x->bottleneck), "%s%s: %.0f %%", sim_resource_name(r), at,
              100 * p->busy[r]);
 }
 

@@ -3,54 +3,6 @@
 #include "core/num.h"
 
 #include <string.h>
-#include <strings.h>
-
-const char *dtype_name(enum dtype d)
-{
-    switch (d) {
-#define X(v, name, bits)                                                                           \
-    case v:                                                                                        \
-        return name;
-        DTYPES(X)
-#undef X
-    case DTYPE_N:
-        break;
-    }
-    return "?";
-}
-
-static uint32_t dtype_bits(enum dtype d)
-{
-    switch (d) {
-#define X(v, name, bits)                                                                           \
-    case v:                                                                                        \
-        return bits;
-        DTYPES(X)
-#undef X
-    case DTYPE_N:
-        break;
-    }
-    return 0;
-}
-
-uint64_t dtype_bytes(enum dtype d, uint64_t n)
-{
-    uint64_t bits;
-
-    if (!num_mul(n, dtype_bits(d), &bits))
-        return dtype_bits(d) >= 8 ? n * (dtype_bits(d) / 8) : n / 2 + n % 2;
-    return num_ceil_div(bits, 8);
-}
-
-int dtype_parse(const char *s, enum dtype *d)
-{
-    for (int i = 0; i < DTYPE_N; i++)
-        if (!strcasecmp(s, dtype_name((enum dtype)i))) {
-            *d = (enum dtype)i;
-            return 0;
-        }
-    return -1;
-}
 
 const char *tensor_role_name(enum tensor_role r)
 {

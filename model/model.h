@@ -9,6 +9,7 @@
 #ifndef BALLAST_MODEL_MODEL_H
 #define BALLAST_MODEL_MODEL_H
 
+#include "core/dtype.h"
 #include "core/err.h"
 #include "core/mem.h"
 
@@ -16,22 +17,6 @@
 #include <stdint.h>
 
 #define MODEL_NONE UINT32_MAX
-
-/* dtype, name, bits */
-#define DTYPES(X)                                                                                  \
-    X(DTYPE_FP32, "fp32", 32)                                                                      \
-    X(DTYPE_BF16, "bf16", 16)                                                                      \
-    X(DTYPE_FP16, "fp16", 16)                                                                      \
-    X(DTYPE_INT8, "int8", 8)                                                                       \
-    X(DTYPE_INT4, "int4", 4)
-#define DTYPE_ENUM(d, name, bits) d,
-enum dtype { DTYPES(DTYPE_ENUM) DTYPE_N };
-#undef DTYPE_ENUM
-
-const char *dtype_name(enum dtype d);
-/* Bytes of n elements, rounded up (int4: two in a byte). */
-uint64_t dtype_bytes(enum dtype d, uint64_t n);
-int dtype_parse(const char *s, enum dtype *d); /* -1: no such name */
 
 /* role, name. Only MATRIX and EXPERT are matrices for a matrix optimizer; the rest is the tail (AdamW). */
 #define TENSOR_ROLES(X)                                                                            \
