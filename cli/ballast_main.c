@@ -21,6 +21,7 @@ struct command {
 };
 static const struct command commands[] = {
     {"model", cmd_model, "tensors, parameter counts, matrix/tail split, units"},
+    {"topo", cmd_topo, "a cluster: picture, rates, checks, sources"},
     {"compare", cmd_compare, "one row a layout: the main job"},
 };
 enum { N_COMMANDS = sizeof(commands) / sizeof(commands[0]) };

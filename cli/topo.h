@@ -1,0 +1,31 @@
+/* cli/topo.h - the parts of `ballast topo`: a cluster as a picture, and what is suspicious about it. */
+#ifndef BALLAST_CLI_TOPO_H
+#define BALLAST_CLI_TOPO_H
+
+#include "core/strbuf.h"
+#include "model/cluster.h"
+
+/* One node and the fabric above it, within 100 columns; any number of GPUs, NICs and switches wraps. */
+void topo_draw(const struct cluster *c, struct strbuf *out);
+
+/* What a reader should know before trusting numbers of this cluster. A warning is likely a mistake in the description
+ * or a machine that will disappoint; a note is a property that limits what runs on it. */
+struct topo_finding {
+    bool warning;
+    const char *text; /* in arena */
+};
+/* *out: [n] in arena; n is returned. */
+size_t topo_check(const struct cluster *c, struct arena *a, const struct topo_finding **out);
+
+/* Bytes/s, one direction, all reached by large transfers. */
+struct topo_rates {
+    double nvlink_Bps;         /* a GPU */
+    double nic_Bps;            /* a GPU, when all GPUs send: its share of its NIC */
+    double node_Bps;           /* a node into the fabric: NICs that GPUs use */
+    double bisection_Bps;      /* a node, when half of the nodes send to the other half */
+    uint32_t gpus_on_busy_nic; /* the most GPUs that share one NIC */
+    uint32_t nics_used;
+};
+struct topo_rates topo_rates(const struct cluster *c);
+
+#endif
