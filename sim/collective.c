@@ -243,18 +243,21 @@ static void add_use(struct coll_activity *x, struct fluid_use *uses, enum sim_re
 /* The cheapest protocol for these steps, if it beats what x has. */
 static void choose_protocol(const struct coll_cache *k, struct coll_activity *x,
                             enum coll_algo algo, struct steps st, double calls, double transfer_s,
-                            uint32_t n)
+                            const struct group_shape *s)
 {
     const struct coll_constants *c = &k->c->coll;
+    uint32_t per = k->c->nodes_per_leaf;
+    /* up to the spine and down again; the hop under one leaf is in net_step_s */
+    double spine_s = per && s->nodes > per ? 2 * k->c->hop_s : 0;
 
     for (int i = 0; i < PROTOCOL_N; i++) {
-        double per_call = transfer_s / calls, scale = pow(n / 8.0, 0.75), ramp = 0, latency;
+        double per_call = transfer_s / calls, scale = pow(s->n / 8.0, 0.75), ramp = 0, latency;
         int64_t total;
 
         if (i == PROTOCOL_SIMPLE && per_call > 0)
             ramp = c->ramp_s * scale * per_call / (per_call + c->ramp_at_s * scale);
-        latency =
-            calls * (c->base_s[i] + st.in_node * c->step_s[i] + st.net * c->net_step_s[i] + ramp);
+        latency = calls * (c->base_s[i] + st.in_node * c->step_s[i] +
+                           st.net * (c->net_step_s[i] + spine_s) + ramp);
         total = llround((latency + transfer_s / c->rate_share[i]) * 1e12);
         if (x->alone_ps && total >= x->alone_ps)
             continue;
@@ -305,12 +308,12 @@ static struct coll_activity *make(const struct coll_cache *k, const struct op *o
     calls = o->coll.repeat ? o->coll.repeat : 1;
     if (o->coll.piece_bytes && o->coll.piece_bytes < bytes)
         calls *= (double)num_ceil_div(bytes, o->coll.piece_bytes);
-    choose_protocol(k, x, algo, count_steps(k->p, o, i, &s, algo), calls, transfer_ps / 1e12, s.n);
+    choose_protocol(k, x, algo, count_steps(k->p, o, i, &s, algo), calls, transfer_ps / 1e12, &s);
     if (o->coll.kind ==
         COLL_ALL_REDUCE) /* up and down a pair of trees: the bytes of the ring, fewer steps */
         choose_protocol(k, x, ALGO_TREE,
                         (struct steps){2 * (s.per_node - 1.0), 2 * ceil(log2(s.nodes))}, calls,
-                        transfer_ps / 1e12, s.n);
+                        transfer_ps / 1e12, &s);
     x->activity.work = work;
     x->activity.cap = work / transfer_ps * k->c->coll.rate_share[x->protocol];
     x->activity.uses = uses;

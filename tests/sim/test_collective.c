@@ -1,0 +1,116 @@
+/* Times of single collectives on bundled clusters, against the formula of topologies/README.md worked by hand. */
+#include "sim/sim.h"
+#include "tests/suite.h"
+
+#include <string.h>
+
+static struct cluster cl;
+static struct arena arena;
+static struct err err;
+
+static void load(const char *name, uint32_t nodes)
+{
+    if (cluster_load(name, &arena, &cl, &err) || cluster_resize(&cl, nodes, &err))
+        ck_abort_msg("%s", err.msg);
+}
+
+/* All GPUs of the cluster. */
+static double time_us(enum coll_kind kind, uint64_t bytes)
+{
+    uint32_t world = cl.n_nodes * cl.gpus_per_node;
+    struct group g = {
+        .name = "world", .n_axes = 1, .size = {world}, .stride = {1}, .n_members = world};
+    struct op o = {.kind = OP_COLLECTIVE,
+                   .loop = PROGRAM_NONE,
+                   .coll = {.kind = kind, .bytes = bytes, .wire = DTYPE_BF16}};
+    struct program p = {.world = world,
+                        .gpus_per_node = cl.gpus_per_node,
+                        .ops = &o,
+                        .n_ops = 1,
+                        .groups = &g,
+                        .n_groups = 1};
+    struct instance i = {0};
+
+    return (double)sim_collective_ps(&p, &cl, &o, &i, ALGO_RING, &arena) / 1e6;
+}
+
+START_TEST(a_small_all_gather_costs_its_steps)
+{
+    arena_init(&arena);
+    load("dgx-a100", 1);
+    /* LL: 8 + 7 * 0.98 us, and 7 KiB at 0.0274 * 237 GB/s */
+    ck_assert_double_eq_tol(time_us(COLL_ALL_GATHER, 8192), 8 + 6.86 + 7168 / 6493.8, 1e-3);
+    arena_release(&arena);
+}
+END_TEST
+
+START_TEST(a_large_all_gather_costs_its_bytes_and_a_ramp)
+{
+    double x = 7.0 / 8 * 1073741824 / 237e3;
+
+    arena_init(&arena);
+    load("dgx-a100", 1);
+    ck_assert_double_eq_tol(time_us(COLL_ALL_GATHER, 1 << 30),
+                            24.9 + 6.86 + x + 121 * x / (x + 249), 1e-2);
+    ck_assert_double_eq_tol(time_us(COLL_ALL_REDUCE, 1 << 30),
+                            24.9 + 13.72 + 2 * x + 121 * 2 * x / (2 * x + 249), 1e-2);
+    arena_release(&arena);
+}
+END_TEST
+
+START_TEST(between_nodes_the_nics_set_the_rate)
+{
+    double half, full;
+
+    arena_init(&arena);
+    load("dgx-a100", 2);
+    full = time_us(COLL_ALL_GATHER, 1 << 30);
+    /* 15/16 of the bytes leave each node through 8 NICs of 23.75 GB/s, plus steps and ramp */
+    ck_assert_double_gt(full, 15.0 / 16 * 1073741824 / 190e3);
+    ck_assert_double_lt(full, 15.0 / 16 * 1073741824 / 190e3 * 1.08);
+    cl.nic_Bps /= 2;
+    half = time_us(COLL_ALL_GATHER, 1 << 30);
+    ck_assert_double_gt(half, 1.9 * full);
+    arena_release(&arena);
+}
+END_TEST
+
+START_TEST(a_hop_counts_beyond_a_leaf_only)
+{
+    double before;
+
+    arena_init(&arena);
+    load("dgx-a100", 20);
+    before = time_us(COLL_ALL_GATHER, 1 << 20);
+    cl.hop_s = 10e-6;
+    ck_assert(time_us(COLL_ALL_GATHER, 1 << 20) == before);
+    ck_assert_int_eq(cluster_resize(&cl, 21, &err), 0);
+    before = time_us(COLL_ALL_GATHER, 1 << 20);
+    cl.hop_s = 20e-6; /* two more hops in each of 167 * 21/168 steps between nodes */
+    ck_assert_double_eq_tol(time_us(COLL_ALL_GATHER, 1 << 20), before + 2 * 10 * 167.0 * 21 / 168,
+                            1e-3);
+    arena_release(&arena);
+}
+END_TEST
+
+START_TEST(oversubscription_counts_beyond_a_leaf_only)
+{
+    double before;
+
+    arena_init(&arena);
+    load("dgx-a100", 20);
+    before = time_us(COLL_ALL_TO_ALL, 1 << 30);
+    cl.oversubscription = 8;
+    ck_assert(time_us(COLL_ALL_TO_ALL, 1 << 30) == before);
+    cl.oversubscription = 1;
+    ck_assert_int_eq(cluster_resize(&cl, 40, &err), 0);
+    before = time_us(COLL_ALL_TO_ALL, 1 << 30);
+    cl.oversubscription = 8;
+    ck_assert_double_gt(time_us(COLL_ALL_TO_ALL, 1 << 30), 2 * before);
+    arena_release(&arena);
+}
+END_TEST
+
+SUITE_MAIN("sim/collective", a_small_all_gather_costs_its_steps,
+           a_large_all_gather_costs_its_bytes_and_a_ramp, between_nodes_the_nics_set_the_rate,
+           a_hop_counts_beyond_a_leaf_only, oversubscription_counts_beyond_a_leaf_only)
