@@ -121,7 +121,7 @@ int layout_resolve(const char *name, enum optimizer o, struct arena *a, const st
     return 0;
 }
 
-/* ---- optimizers (facts.md section 2; docs/METRICS.md) ---- */
+/* ---- optimizers (docs/MODEL.md) ---- */
 
 enum {
     SHAMPOO_MAX_DIM = 8192, /* max_preconditioner_dim: larger sides are cut into blocks */

@@ -40,7 +40,7 @@ extern const struct layout_alias layout_aliases[];
  * matrices by the layout's rule, tail by its rule, offsets of every tensor in its unit's buffer. */
 int layout_place(struct plan *plan, struct arena *a, struct err *e);
 
-/* FLOPs of one matrix's optimizer step and its state bytes (facts.md section 2). m <= n. */
+/* FLOPs of one matrix's optimizer step and its state bytes (docs/MODEL.md). m <= n. */
 uint64_t layout_optimizer_flops(enum optimizer o, uint32_t ns_steps, uint64_t m, uint64_t n);
 uint64_t layout_state_bytes(const struct job *j, const struct tensor *t);
 

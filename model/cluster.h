@@ -35,7 +35,7 @@ struct device {
     double kernel_s;         /* fixed time of a kernel on the device */
 };
 
-/* Constants of one transport: what a collective's step costs (physics.md), by protocol. */
+/* Constants of one transport: what a collective's step costs (docs/MODEL.md), by protocol. */
 enum coll_protocol { PROTOCOL_LL, PROTOCOL_LL128, PROTOCOL_SIMPLE, PROTOCOL_N };
 struct coll_constants {
     double base_s[PROTOCOL_N];     /* start-up of a collective */

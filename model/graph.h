@@ -108,7 +108,7 @@ struct unit_graph {
 int graph_build(const struct model *m, uint32_t class_id, uint64_t micro_batch, uint64_t seq_len,
                 enum dtype act, struct unit_graph *g, struct err *e);
 
-/* Model FLOPs of one token, forward and backward (MFU's numerator, contract.md): 6 per parameter that a token meets
+/* Model FLOPs of one token, forward and backward (MFU's numerator, docs/METRICS.md): 6 per parameter that a token meets
  * without look-ups, plus 12*layers*hidden*seq for attention, not halved for causal masks. */
 double graph_model_flops_per_token(const struct model *m, uint64_t seq_len);
 

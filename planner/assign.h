@@ -8,7 +8,7 @@
  *   ROUND_ROBIN   item i to rank i mod n, in the given order.
  *   LPT_NUMEL     longest-processing-time on numel, all items at once.
  *   ROLE_GREEDY   MatrixFSDP: unit by unit, the unit's items sorted by (-numel, index), each to the rank with the
- *                 least numel so far; loads are carried from unit to unit. (facts.md, arXiv 2607.05895)
+ *                 least numel so far; loads are carried from unit to unit. (arXiv 2607.05895)
  *   SCOPE_GREEDY  MatrixFSDP: the same over all units at once.
  *   LPT_FLOPS     longest-processing-time on flops.
  *   MEGATRON      Megatron layer-wise: LPT on max(m,n)*min(m,n)^2, loads persist across units (buckets), and inside a

@@ -1,6 +1,6 @@
 /* sim/collective.h - a collective as one fluid activity: its latency, and what it uses of which links.
  *
- * Time alone = base + steps x step cost + ramp + bytes / rate, minimum over NCCL's protocols (physics.md): LL and LL128
+ * Time alone = base + steps x step cost + ramp + bytes / rate, minimum over NCCL's protocols (docs/MODEL.md): LL and LL128
  * have cheap steps and carry a share of the rate, Simple has the full rate and a start-up that saturates (the ramp).
  * Bytes come from model/traffic.h: what each GPU puts on NVLink and each NIC on the wire, so that an owner that sends a
  * matrix to 63 ranks is the bottleneck at its own port.

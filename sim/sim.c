@@ -418,6 +418,31 @@ static void awaited(struct build *b)
         }
 }
 
+/* An instance costs about 200 bytes: what would take more than a few GB is refused before it is built. */
+enum { MAX_INSTANCES = 1 << 25 };
+
+static int count_instance(void *ctx, const struct instance *i)
+{
+    uint32_t *n = ctx;
+
+    (void)i;
+    return ++*n > MAX_INSTANCES;
+}
+
+static int check_size(const struct program *p, struct err *e)
+{
+    uint32_t n = 0;
+
+    for (uint32_t i = 0; i < p->n_roles; i++)
+        if (program_walk(p, p->roles[i].first_rank, count_instance, &n))
+            return err_set(
+                e, ERR_UNSUPPORTED,
+                "a step of more than %u operations: %u units, %u micro-batches; expected "
+                "fewer layers or a smaller --grad-accum",
+                MAX_INSTANCES, p->model->n_units, p->n_micro);
+    return 0;
+}
+
 int run_program(struct run *r, const struct program *p, const struct cluster *c, bool unfold,
                 struct err *e)
 {
@@ -425,6 +450,8 @@ int run_program(struct run *r, const struct program *p, const struct cluster *c,
     int status;
 
     memset(r, 0, sizeof(*r));
+    if (check_size(p, e))
+        return -1;
     r->p = p;
     r->c = c;
     r->unfold = unfold;

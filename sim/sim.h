@@ -64,7 +64,7 @@ struct sim_memory {
 };
 
 struct prediction {
-    int64_t step_ps, forward_ps, backward_ps, optimizer_ps; /* contract.md's definitions */
+    int64_t step_ps, forward_ps, backward_ps, optimizer_ps; /* as docs/METRICS.md defines them */
     int64_t exposed_comm_ps; /* the compute stream waits for communication */
     int64_t compute_ps;      /* the compute stream of the critical class is busy */
     int64_t

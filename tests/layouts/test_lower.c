@@ -432,7 +432,7 @@ START_TEST(optimizer_flops_of_all_ranks_add_up)
 }
 END_TEST
 
-/* Muon by hand, facts.md's formula: 4 m^2 n + 2 m^3 a step. [48,160]: 5*(4*48*48*160 + 2*48^3). */
+/* Muon by hand, docs/MODEL.md's formula: 4 m^2 n + 2 m^3 a step. [48,160]: 5*(4*48*48*160 + 2*48^3). */
 START_TEST(newton_schulz_flops_by_hand)
 {
     ck_assert_uint_eq(layout_optimizer_flops(OPTIMIZER_MUON, 5, 48, 160),
