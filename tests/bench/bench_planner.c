@@ -1,36 +1,24 @@
 /* tests/bench/bench_planner.c - how good and how fast are the owner assignments?
  *
- * For models of published dimensions and 8 to 16384 ranks: the heaviest optimizer load of the ILP method, its proven
- * bound and gap, the solver that answered, its time, and each baseline's heaviest load as a ratio to that bound
- * (1.0000 is optimal). Load is Muon's: 5 Newton-Schulz steps of 4 m^2 n + 2 m^3; bytes are bf16 parameter and gradient,
+ * For the bundled models, two more of published dimensions, and 8 to 16384 ranks: the heaviest optimizer load of the
+ * ILP method, its proven bound and gap, the solver that answered, its time, and each baseline's heaviest load as a ratio
+ * to that bound (1.0000 is optimal). Load is Muon's: 5 Newton-Schulz steps of 4 m^2 n + 2 m^3; bytes are bf16 parameter and gradient,
  * fp32 momentum and master copy (12 a parameter). All matrices of a layer are one unit.
  * Expected: every dense model proven at every size, below 1 s in all on one core.
  * Run: bench_planner [name]   (name: only models that contain it)
  */
+#include "model/model.h"
 #include "planner/assign.h"
 
 #include <stdio.h>
 #include <string.h>
 
-struct dims { /* hidden, heads*head, kv heads*head, feed-forward; experts 0: dense */
-    const char *name;
-    uint32_t layers, hidden, q, kv, ffn, experts;
-};
-
-static const struct dims models[] = {
-    {"llama-2-7b", 32, 4096, 4096, 4096, 11008, 0},
-    {"llama-3.1-8b", 32, 4096, 4096, 1024, 14336, 0},
-    {"llama-3.1-70b", 80, 8192, 8192, 1024, 28672, 0},
-    {"llama-3.1-405b", 126, 16384, 16384, 1024, 53248, 0},
-    {"qwen3-1.7b", 28, 2048, 2048, 1024, 6144, 0},
-    {"qwen3-4b", 36, 2560, 4096, 1024, 9728, 0},
-    {"qwen3-8b", 36, 4096, 4096, 1024, 12288, 0},
-    {"qwen3-14b", 40, 5120, 5120, 1024, 17408, 0},
-    {"qwen3-32b", 64, 5120, 8192, 1024, 25600, 0},
-    {"mixtral-8x7b", 32, 4096, 4096, 1024, 14336, 8},
-    {"qwen3-30b-a3b", 48, 2048, 4096, 512, 768, 128},
-    {"deepseek-v3", 61, 7168, 0, 0, 2048, 257}, /* latent attention: see add_latent() */
-};
+/* Models that are not bundled: one as a config.json, one by hand (see add_latent()). */
+static const char qwen3_30b_a3b[] =
+    "{\"model_type\":\"qwen3_moe\",\"hidden_size\":2048,\"intermediate_size\":6144,"
+    "\"moe_intermediate_size\":768,\"num_hidden_layers\":48,\"num_attention_heads\":32,"
+    "\"num_key_value_heads\":4,\"head_dim\":128,\"vocab_size\":151936,\"num_experts\":128,"
+    "\"num_experts_per_tok\":8,\"tie_word_embeddings\":false,\"hidden_act\":\"silu\"}";
 
 static const uint32_t world[] = {8, 12, 24, 48, 64, 512, 1024, 16384};
 
@@ -51,54 +39,42 @@ static void add(struct assign_item *items, uint32_t *n, uint32_t unit, uint32_t 
 }
 
 /* DeepSeek-V3: latent attention, three dense layers, then 256 experts and a shared one; seven load classes */
-static void add_latent(const struct dims *m, struct assign_item *items, uint32_t *n, uint32_t l)
+static void add_latent(struct assign_item *items, uint32_t *n, uint32_t l)
 {
-    uint32_t copies = l < 3 ? 1 : m->experts, ffn = l < 3 ? 18432 : m->ffn;
+    uint32_t copies = l < 3 ? 1 : 257, ffn = l < 3 ? 18432 : 2048, hidden = 7168;
 
-    add(items, n, l, 1536, m->hidden);
+    add(items, n, l, 1536, hidden);
     add(items, n, l, 24576, 1536);
-    add(items, n, l, 576, m->hidden);
+    add(items, n, l, 576, hidden);
     add(items, n, l, 32768, 512);
-    add(items, n, l, m->hidden, 16384);
+    add(items, n, l, hidden, 16384);
     for (uint32_t i = 0; i < 3 * copies; i++)
-        add(items, n, l, i % 3 == 2 ? m->hidden : ffn, i % 3 == 2 ? ffn : m->hidden);
+        add(items, n, l, i % 3 == 2 ? hidden : ffn, i % 3 == 2 ? ffn : hidden);
 }
 
-static uint32_t build(const struct dims *m, struct assign_item *items)
+static uint32_t build(const struct model *m, struct assign_item *items)
 {
-    uint32_t n = 0, copies = m->experts ? m->experts : 1;
+    uint32_t n = 0;
 
-    for (uint32_t l = 0; l < m->layers; l++) {
-        if (m->q == 0) {
-            add_latent(m, items, &n, l);
-            continue;
-        }
-        add(items, &n, l, m->q, m->hidden);
-        add(items, &n, l, m->kv, m->hidden);
-        add(items, &n, l, m->kv, m->hidden);
-        add(items, &n, l, m->hidden, m->q);
-        for (uint32_t i = 0; i < copies; i++) {
-            add(items, &n, l, m->ffn, m->hidden);
-            add(items, &n, l, m->ffn, m->hidden);
-            add(items, &n, l, m->hidden, m->ffn);
-        }
-    }
+    for (uint32_t i = 0; i < m->n_tensors; i++)
+        if (tensor_is_matrix(&m->tensors[i]))
+            add(items, &n, m->tensors[i].unit, (uint32_t)m->tensors[i].rows,
+                (uint32_t)m->tensors[i].cols);
     return n;
 }
 
-static int row(const struct dims *m, uint32_t n_ranks, struct assign_item *items)
+static int row(const char *name, uint32_t n_ranks, const struct assign_item *items, uint32_t n)
 {
-    struct assign_problem p = {.items = items, .n_ranks = n_ranks};
+    struct assign_problem p = {.items = items, .n_items = n, .n_ranks = n_ranks};
     struct assign_result r, base;
     struct arena a;
     struct err e = {0};
     int rc = -1;
 
     arena_init(&a);
-    p.n_items = build(m, items);
     if (assign_solve(&p, ASSIGN_ILP, &a, &r, &e))
         goto out;
-    printf("%-14s %5u %6u %12.5g %12.5g %7.4f %-2s %8.4f %7llu %-18s %8.1f", m->name, p.n_items,
+    printf("%-14s %5u %6u %12.5g %12.5g %7.4f %-2s %8.4f %7llu %-18s %8.1f", name, p.n_items,
            n_ranks, (double)r.flops_max, (double)r.bound, r.gap_percent,
            r.optimal_second ? "2" : (r.optimal ? "1" : "-"), (double)r.bytes_max / r.bytes_mean,
            (unsigned long long)r.n_patterns, r.solver, r.solve_ms);
@@ -112,23 +88,54 @@ static int row(const struct dims *m, uint32_t n_ranks, struct assign_item *items
     rc = 0;
 out:
     if (rc)
-        fprintf(stderr, "error: %s at %u ranks: %s\n", m->name, n_ranks, e.msg);
+        fprintf(stderr, "error: %s at %u ranks: %s\n", name, n_ranks, e.msg);
     arena_release(&a);
+    return rc;
+}
+
+static int rows(const char *name, const char *only, const struct assign_item *items, uint32_t n)
+{
+    int rc = 0;
+
+    for (size_t j = 0; j < COUNT(world); j++)
+        if (!only || strstr(name, only))
+            rc |= row(name, world[j], items, n);
     return rc;
 }
 
 int main(int argc, char **argv)
 {
     struct assign_item *items = MEM_NEW(struct assign_item, 65536);
+    const char *const *names = model_bundled_names();
+    const char *only = argc > 1 ? argv[1] : NULL;
+    struct model m;
+    struct arena a;
+    struct err e = {0};
+    uint32_t n = 0;
     int rc = 0;
 
     printf("%-14s %5s %6s %12s %12s %7s %-2s %8s %7s %-18s %8s", "model", "items", "ranks",
            "load max", "bound", "gap %", "ok", "bytes/av", "pattern", "solver", "ms");
     printf(" %7s %7s %7s %7s %7s %7s\n", "robin", "lpt-num", "role", "scope", "lpt-flo", "megatr");
-    for (size_t i = 0; i < COUNT(models); i++)
-        for (size_t j = 0; j < COUNT(world); j++)
-            if (argc < 2 || strstr(models[i].name, argv[1]))
-                rc |= row(&models[i], world[j], items);
+    arena_init(&a);
+    for (size_t i = 0; names[i]; i++) {
+        if (model_load(names[i], 1024, &a, &m, &e)) {
+            fprintf(stderr, "error: %s\n", e.msg);
+            rc = 1;
+            continue;
+        }
+        rc |= rows(names[i], only, items, build(&m, items));
+    }
+    if (model_from_config(qwen3_30b_a3b, sizeof(qwen3_30b_a3b) - 1, "qwen3-30b-a3b", &a, &m, &e)) {
+        fprintf(stderr, "error: %s\n", e.msg);
+        rc = 1;
+    } else {
+        rc |= rows("qwen3-30b-a3b", only, items, build(&m, items));
+    }
+    for (uint32_t l = 0; l < 61; l++)
+        add_latent(items, &n, l);
+    rc |= rows("deepseek-v3", only, items, n);
+    arena_release(&a);
     mem_free(items);
     return rc ? 1 : 0;
 }
