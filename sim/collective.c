@@ -258,12 +258,12 @@ static void choose_protocol(const struct coll_cache *k, struct coll_activity *x,
             ramp = c->ramp_s * scale * per_call / (per_call + c->ramp_at_s * scale);
         latency = calls * (c->base_s[i] + st.in_node * c->step_s[i] +
                            st.net * (c->net_step_s[i] + spine_s) + ramp);
-        total = llround((latency + transfer_s / c->rate_share[i]) * 1e12);
+        total = sim_ps(latency + transfer_s / c->rate_share[i]);
         if (x->alone_ps && total >= x->alone_ps)
             continue;
         x->algo = algo;
         x->protocol = (enum coll_protocol)i;
-        x->activity.latency_ps = llround(latency * 1e12);
+        x->activity.latency_ps = sim_ps(latency);
         x->alone_ps = total;
     }
 }

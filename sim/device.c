@@ -52,6 +52,11 @@ static double preconditioned_s(const struct device *d, const struct kernel_call 
     return d->kernel_s * k->launches + flops / (double)k->batch + bytes / (double)k->batch;
 }
 
+int64_t sim_ps(double s)
+{
+    return s * 1e12 < 0x1p63 ? llround(s * 1e12) : INT64_MAX;
+}
+
 struct kernel_time sim_kernel_time(const struct device *d, const struct kernel_call *k)
 {
     struct kernel_time t = {.hbm_bytes = (double)k->hbm_bytes};
@@ -90,6 +95,6 @@ struct kernel_time sim_kernel_time(const struct device *d, const struct kernel_c
         }
         break;
     }
-    t.alone_ps = llround((s > host ? s : host) * 1e12);
+    t.alone_ps = sim_ps(s > host ? s : host);
     return t;
 }

@@ -87,6 +87,10 @@ struct prediction {
 int sim_predict(const struct program *p, const struct cluster *c, const struct sim_options *o,
                 struct arena *a, struct prediction *out, struct err *e);
 
+/* Seconds to whole picoseconds; what is beyond 2^63 (a device of absurd rates) becomes INT64_MAX, which the engine
+ * refuses as ERR_OVERFLOW. */
+int64_t sim_ps(double s);
+
 /* Duration of one kernel alone on the device, and its use of SMs (seconds of the whole chip) and HBM (bytes). */
 struct kernel_time {
     int64_t alone_ps;
