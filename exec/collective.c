@@ -1,0 +1,544 @@
+/* The algorithms of model/traffic.c, played for real. Each function says which edges it sends along; sums are fp32. */
+#include "exec/collective.h"
+
+#include "core/num.h"
+
+#include <string.h>
+
+enum { ADD_BLOCK = 1024 };
+
+struct play {
+    struct transport *t;
+    const struct coll_group *g;
+    const struct coll_call *c;
+    struct transport_request *req; /* owned */
+    size_t n_req, cap_req;
+    struct err *e;
+};
+
+static char *at(const struct play *p, uint64_t offset)
+{
+    return (char *)p->c->data + offset;
+}
+
+static struct transport_request *request(struct play *p)
+{
+    p->req = mem_grow(p->req, &p->cap_req, p->n_req + 1, sizeof(*p->req));
+    memset(&p->req[p->n_req], 0, sizeof(*p->req));
+    return &p->req[p->n_req++];
+}
+
+static int send_to(struct play *p, uint32_t place, const void *data, size_t n)
+{
+    return p->t->lib->isend(p->t, p->g->ranks[place], p->c->tag, data, n, request(p), p->e);
+}
+
+static int receive_from(struct play *p, uint32_t place, void *data, size_t n)
+{
+    return p->t->lib->irecv(p->t, p->g->ranks[place], p->c->tag, data, n, request(p), p->e);
+}
+
+static int finish(struct play *p)
+{
+    int status = p->t->lib->wait(p->t, p->req, p->n_req, p->e);
+
+    p->n_req = 0;
+    return status;
+}
+
+/* to += from, elementwise in fp32; scale 1 leaves the sum alone. */
+static void add(enum dtype d, void *to, const void *from, size_t bytes, double scale)
+{
+    float x[ADD_BLOCK], y[ADD_BLOCK];
+    size_t size = dtype_bytes(d, 1), n = bytes / size;
+
+    for (size_t i = 0; i < n; i += ADD_BLOCK) {
+        size_t k = n - i < ADD_BLOCK ? n - i : ADD_BLOCK;
+
+        dtype_load(d, (char *)to + i * size, x, k);
+        dtype_load(d, (const char *)from + i * size, y, k);
+        for (size_t j = 0; j < k; j++)
+            x[j] = (x[j] + y[j]) * (float)scale;
+        dtype_store(d, x, (char *)to + i * size, k);
+    }
+}
+
+static void multiply(enum dtype d, void *to, size_t bytes, double scale)
+{
+    float x[ADD_BLOCK];
+    size_t size = dtype_bytes(d, 1), n = bytes / size;
+
+    for (size_t i = 0; scale != 1 && i < n; i += ADD_BLOCK) {
+        size_t k = n - i < ADD_BLOCK ? n - i : ADD_BLOCK;
+
+        dtype_load(d, (char *)to + i * size, x, k);
+        for (size_t j = 0; j < k; j++)
+            x[j] *= (float)scale;
+        dtype_store(d, x, (char *)to + i * size, k);
+    }
+}
+
+static double scale_of(const struct coll_call *c)
+{
+    return c->scale != 0 ? c->scale : 1;
+}
+
+/* parts[0..n) of `bytes` each, added in that order in fp32, rounded once, into `to` (which may be one of them). */
+static void add_ordered(enum dtype d, void *to, const void *const *parts, uint32_t n, size_t bytes,
+                        double scale)
+{
+    float sum[ADD_BLOCK], y[ADD_BLOCK];
+    size_t size = dtype_bytes(d, 1), count = bytes / size;
+
+    for (size_t i = 0; i < count; i += ADD_BLOCK) {
+        size_t k = count - i < ADD_BLOCK ? count - i : ADD_BLOCK;
+
+        memset(sum, 0, sizeof(sum));
+        for (uint32_t r = 0; r < n; r++) {
+            dtype_load(d, (const char *)parts[r] + i * size, y, k);
+            for (size_t j = 0; j < k; j++)
+                sum[j] += y[j];
+        }
+        for (size_t j = 0; j < k; j++)
+            sum[j] *= (float)scale;
+        dtype_store(d, sum, (char *)to + i * size, k);
+    }
+}
+
+/* ---- even kinds: n chunks of c bytes in `data` ---- */
+
+static int all_gather_ring(struct play *p, void *data, size_t chunk)
+{
+    uint32_t n = p->g->n, self = p->g->self, next = (self + 1) % n, prev = (self + n - 1) % n;
+
+    for (uint32_t s = 0; s + 1 < n; s++) {
+        uint32_t out = (self + n - s) % n, in = (self + 2 * n - s - 1) % n;
+
+        if (receive_from(p, prev, (char *)data + in * chunk, chunk) ||
+            send_to(p, next, (char *)data + out * chunk, chunk) || finish(p))
+            return -1;
+    }
+    return 0;
+}
+
+static int reduce_scatter_ring(struct play *p, void *data, size_t chunk, void *scratch)
+{
+    uint32_t n = p->g->n, self = p->g->self, next = (self + 1) % n, prev = (self + n - 1) % n;
+    double scale = scale_of(p->c);
+
+    for (uint32_t s = 0; s + 1 < n; s++) {
+        uint32_t out = (self + 2 * n - s - 1) % n, in = (self + 2 * n - s - 2) % n;
+        bool last = s + 2 == n;
+
+        if (receive_from(p, prev, scratch, chunk) ||
+            send_to(p, next, (char *)data + out * chunk, chunk) || finish(p))
+            return -1;
+        add(p->c->dtype, (char *)data + in * chunk, scratch, chunk, last ? scale : 1);
+    }
+    if (n == 1)
+        multiply(p->c->dtype, data, chunk, scale);
+    return 0;
+}
+
+/* Every rank sends chunk j to rank j; rank j adds them in the order of the ranks. */
+static int reduce_scatter_ordered(struct play *p, void *data, size_t chunk, void *scratch)
+{
+    uint32_t n = p->g->n, self = p->g->self;
+    const void **parts = MEM_NEW(const void *, n);
+    int status = 0;
+
+    for (uint32_t j = 0; j < n && !status; j++) {
+        parts[j] = j == self ? (char *)data + self * chunk : (char *)scratch + j * chunk;
+        if (j != self)
+            status = receive_from(p, j, (char *)scratch + j * chunk, chunk) ||
+                     send_to(p, j, (char *)data + j * chunk, chunk);
+    }
+    if (!status)
+        status = finish(p);
+    if (!status)
+        add_ordered(p->c->dtype, (char *)data + self * chunk, parts, n, chunk, scale_of(p->c));
+    mem_free(parts);
+    return status ? -1 : 0;
+}
+
+static int reduce_scatter(struct play *p, void *data, size_t chunk, void *scratch)
+{
+    return p->c->ordered ? reduce_scatter_ordered(p, data, chunk, scratch)
+                         : reduce_scatter_ring(p, data, chunk, scratch);
+}
+
+/* data: chunk j goes to rank j; on exit chunk j came from rank j. */
+static int all_to_all(struct play *p)
+{
+    size_t chunk = p->c->chunk_bytes;
+    uint32_t n = p->g->n, self = p->g->self;
+
+    memcpy(p->c->scratch, p->c->data, n * chunk);
+    for (uint32_t j = 0; j < n; j++)
+        if (j != self && (receive_from(p, j, at(p, j * chunk), chunk) ||
+                          send_to(p, j, (char *)p->c->scratch + j * chunk, chunk)))
+            return -1;
+    return finish(p);
+}
+
+/* ---- segments ---- */
+
+static bool in_range(const struct segment *s, uint32_t place)
+{
+    return place >= s->to_first && place < s->to_first + s->to_n;
+}
+
+static uint32_t range_next(const struct segment *s, uint32_t place)
+{
+    return place + 1 < s->to_first + s->to_n ? place + 1 : s->to_first;
+}
+
+static uint32_t range_prev(const struct segment *s, uint32_t place)
+{
+    return place > s->to_first ? place - 1 : s->to_first + s->to_n - 1;
+}
+
+static int gather_p2p(struct play *p)
+{
+    uint32_t self = p->g->self;
+
+    for (uint32_t i = 0; i < p->c->n_segments; i++) {
+        const struct segment *s = &p->c->segments[i];
+
+        for (uint32_t k = s->to_first; k < s->to_first + s->to_n; k++) {
+            if (k == s->root)
+                continue;
+            if (self == s->root && send_to(p, k, at(p, s->offset), s->bytes))
+                return -1;
+            if (self == k && receive_from(p, s->root, at(p, s->offset), s->bytes))
+                return -1;
+        }
+    }
+    return finish(p);
+}
+
+/* root -> root+1 -> ... around the range */
+static int gather_ring(struct play *p)
+{
+    uint32_t self = p->g->self;
+
+    for (uint32_t i = 0; i < p->c->n_segments; i++) {
+        const struct segment *s = &p->c->segments[i];
+
+        if (!in_range(s, self))
+            continue;
+        if (self != s->root &&
+            (receive_from(p, range_prev(s, self), at(p, s->offset), s->bytes) || finish(p)))
+            return -1;
+        if (range_next(s, self) != s->root &&
+            send_to(p, range_next(s, self), at(p, s->offset), s->bytes))
+            return -1;
+    }
+    return finish(p);
+}
+
+/* The mirror image: sums travel the other way, root+... down to root. */
+static int reduce_ring(struct play *p)
+{
+    uint32_t self = p->g->self;
+
+    for (uint32_t i = 0; i < p->c->n_segments; i++) {
+        const struct segment *s = &p->c->segments[i];
+
+        if (!in_range(s, self))
+            continue;
+        if (range_next(s, self) != s->root) {
+            if (receive_from(p, range_next(s, self), p->c->scratch, s->bytes) || finish(p))
+                return -1;
+            add(p->c->dtype, at(p, s->offset), p->c->scratch, s->bytes, 1);
+        }
+        if (self != s->root && send_to(p, range_prev(s, self), at(p, s->offset), s->bytes))
+            return -1;
+        if (finish(p)) /* the scratch is free again */
+            return -1;
+        if (self == s->root)
+            multiply(p->c->dtype, at(p, s->offset), s->bytes, scale_of(p->c));
+    }
+    return 0;
+}
+
+/* Every rank sends its part to the root, which adds in the order of the ranks. */
+static int reduce_ordered(struct play *p)
+{
+    const struct coll_call *c = p->c;
+    uint32_t self = p->g->self;
+    const void **parts = MEM_NEW(const void *, p->g->n);
+    uint64_t used = 0;
+    int status = 0;
+
+    for (uint32_t i = 0; i < c->n_segments && !status; i++) { /* all in flight at once */
+        const struct segment *s = &c->segments[i];
+
+        for (uint32_t k = s->to_first; k < s->to_first + s->to_n && !status; k++) {
+            if (k == s->root)
+                continue;
+            if (self == s->root) {
+                status = receive_from(p, k, (char *)c->scratch + used, s->bytes);
+                used += s->bytes;
+            } else if (self == k) {
+                status = send_to(p, s->root, at(p, s->offset), s->bytes);
+            }
+        }
+    }
+    if (!status)
+        status = finish(p);
+    used = 0;
+    for (uint32_t i = 0; i < c->n_segments && !status; i++) {
+        const struct segment *s = &c->segments[i];
+
+        if (self != s->root)
+            continue;
+        for (uint32_t k = s->to_first; k < s->to_first + s->to_n; k++) {
+            parts[k - s->to_first] = k == self ? at(p, s->offset) : (char *)c->scratch + used;
+            used += k == self ? 0 : s->bytes;
+        }
+        add_ordered(c->dtype, at(p, s->offset), parts, s->to_n, s->bytes, scale_of(c));
+    }
+    mem_free(parts);
+    return status ? -1 : 0;
+}
+
+/* ---- hierarchical: whole ranges only ---- */
+
+struct node {
+    uint32_t first, n; /* places */
+};
+
+static struct node node_of(const struct coll_group *g, uint32_t place)
+{
+    uint32_t node = g->ranks[place] / g->gpus_per_node;
+    struct node x = {place, 1};
+
+    while (x.first > 0 && g->ranks[x.first - 1] / g->gpus_per_node == node)
+        x.first--;
+    while (x.first + x.n < g->n && g->ranks[x.first + x.n] / g->gpus_per_node == node)
+        x.n++;
+    return x;
+}
+
+/* Where the caller stands in a segment's tree: its predecessor (PROGRAM_NONE: the root), and successors. */
+struct stand {
+    uint32_t from;
+    bool entry;    /* of another node: its predecessor is the root */
+    uint32_t next; /* in its node's chain, or PROGRAM_NONE */
+};
+
+static struct stand stand_of(const struct coll_group *g, const struct segment *s, uint32_t self)
+{
+    struct node home = node_of(g, s->root), here = node_of(g, self);
+    uint32_t entry = here.first + (s->root - home.first) % here.n;
+    uint32_t along =
+        (self - here.first + here.n - (entry - here.first)) % here.n; /* steps behind the entry */
+    struct stand x = {.next = PROGRAM_NONE};
+
+    x.entry = along == 0 && here.first != home.first;
+    if (along)
+        x.from = here.first + (self - here.first + here.n - 1) % here.n;
+    else
+        x.from = x.entry ? s->root : PROGRAM_NONE;
+    if (along + 1 < here.n)
+        x.next = here.first + (self - here.first + 1) % here.n;
+    return x;
+}
+
+/* Calls fn for the entry of every node but the root's. */
+static int each_entry(struct play *p, const struct segment *s,
+                      int (*fn)(struct play *, const struct segment *, uint32_t))
+{
+    struct node home = node_of(p->g, s->root);
+
+    for (uint32_t k = 0; k < p->g->n;) {
+        struct node x = node_of(p->g, k);
+
+        if (x.first != home.first && fn(p, s, x.first + (s->root - home.first) % x.n))
+            return -1;
+        k = x.first + x.n;
+    }
+    return 0;
+}
+
+static int send_segment(struct play *p, const struct segment *s, uint32_t to)
+{
+    return send_to(p, to, at(p, s->offset), s->bytes);
+}
+
+static int gather_hierarchical(struct play *p)
+{
+    uint32_t self = p->g->self;
+
+    for (uint32_t i = 0; i < p->c->n_segments; i++) {
+        const struct segment *s = &p->c->segments[i];
+        struct stand x = stand_of(p->g, s, self);
+
+        if (x.from != PROGRAM_NONE &&
+            (receive_from(p, x.from, at(p, s->offset), s->bytes) || finish(p)))
+            return -1;
+        if (self == s->root && each_entry(p, s, send_segment))
+            return -1;
+        if (x.next != PROGRAM_NONE && send_to(p, x.next, at(p, s->offset), s->bytes))
+            return -1;
+    }
+    return finish(p);
+}
+
+static int add_segment(struct play *p, const struct segment *s, uint32_t from)
+{
+    if (receive_from(p, from, p->c->scratch, s->bytes) || finish(p))
+        return -1;
+    add(p->c->dtype, at(p, s->offset), p->c->scratch, s->bytes, 1);
+    return 0;
+}
+
+static int reduce_hierarchical(struct play *p)
+{
+    uint32_t self = p->g->self;
+
+    for (uint32_t i = 0; i < p->c->n_segments; i++) {
+        const struct segment *s = &p->c->segments[i];
+        struct stand x = stand_of(p->g, s, self);
+
+        if (x.next != PROGRAM_NONE && add_segment(p, s, x.next))
+            return -1;
+        if (self == s->root && each_entry(p, s, add_segment))
+            return -1;
+        if (x.from != PROGRAM_NONE && (send_to(p, x.from, at(p, s->offset), s->bytes) || finish(p)))
+            return -1;
+        if (self == s->root)
+            multiply(p->c->dtype, at(p, s->offset), s->bytes, scale_of(p->c));
+    }
+    return 0;
+}
+
+/* ---- padded: segments packed into n equal chunks ---- */
+
+static size_t padded_chunk(const struct coll_call *c, uint32_t n)
+{
+    size_t most = 0;
+
+    for (uint32_t r = 0; r < n; r++) {
+        size_t sum = 0;
+
+        for (uint32_t i = 0; i < c->n_segments; i++)
+            sum += c->segments[i].root == r ? c->segments[i].bytes : 0;
+        most = sum > most ? sum : most;
+    }
+    return most;
+}
+
+/* Copy the segments that rank r roots between the unit's buffer and its chunk. */
+static void pack(struct play *p, char *chunks, size_t chunk, uint32_t r, bool out)
+{
+    size_t used = 0;
+
+    for (uint32_t i = 0; i < p->c->n_segments; i++) {
+        const struct segment *s = &p->c->segments[i];
+
+        if (s->root != r)
+            continue;
+        if (out)
+            memcpy(at(p, s->offset), chunks + r * chunk + used, s->bytes);
+        else
+            memcpy(chunks + r * chunk + used, at(p, s->offset), s->bytes);
+        used += s->bytes;
+    }
+}
+
+static int padded(struct play *p, bool reduce)
+{
+    size_t chunk = padded_chunk(p->c, p->g->n);
+    char *chunks = p->c->scratch;
+    uint32_t n = p->g->n, self = p->g->self;
+
+    memset(chunks, 0, n * chunk);
+    for (uint32_t r = 0; r < n; r++)
+        if (reduce || r == self)
+            pack(p, chunks, chunk, r, false);
+    if (reduce ? reduce_scatter(p, chunks, chunk, chunks + n * chunk)
+               : all_gather_ring(p, chunks, chunk))
+        return -1;
+    for (uint32_t r = 0; r < n; r++)
+        if (!reduce || r == self)
+            pack(p, chunks, chunk, r, true);
+    return 0;
+}
+
+/* ---- dispatch ---- */
+
+size_t collective_scratch_bytes(const struct coll_call *c, const struct coll_group *g)
+{
+    size_t sum = 0, most = 0, received = 0;
+
+    switch (c->kind) {
+    case COLL_REDUCE_SCATTER:
+    case COLL_ALL_REDUCE:
+        return (c->ordered ? g->n : 1) * c->chunk_bytes;
+    case COLL_ALL_TO_ALL:
+        return g->n * c->chunk_bytes;
+    case COLL_SEGMENT_GATHER:
+        return c->algo == ALGO_PADDED ? g->n * padded_chunk(c, g->n) : 0;
+    case COLL_SEGMENT_REDUCE:
+        if (c->algo == ALGO_PADDED)
+            return (2 * (size_t)g->n) * padded_chunk(c, g->n);
+        for (uint32_t i = 0; i < c->n_segments; i++) {
+            sum = c->segments[i].bytes;
+            most = sum > most ? sum : most;
+            if (c->segments[i].root == g->self)
+                received += sum * (c->segments[i].to_n - 1);
+        }
+        return c->ordered || c->algo == ALGO_P2P ? received : most;
+    default:
+        return 0;
+    }
+}
+
+static int dispatch(struct play *p)
+{
+    const struct coll_call *c = p->c;
+
+    switch (c->kind) {
+    case COLL_ALL_GATHER:
+        return all_gather_ring(p, c->data, c->chunk_bytes);
+    case COLL_REDUCE_SCATTER:
+        return reduce_scatter(p, c->data, c->chunk_bytes, c->scratch);
+    case COLL_ALL_REDUCE:
+        return reduce_scatter(p, c->data, c->chunk_bytes, c->scratch) ||
+               all_gather_ring(p, c->data, c->chunk_bytes);
+    case COLL_ALL_TO_ALL:
+        return all_to_all(p);
+    case COLL_SEGMENT_GATHER:
+        if (c->algo == ALGO_PADDED)
+            return padded(p, false);
+        if (c->algo == ALGO_HIERARCHICAL)
+            return gather_hierarchical(p);
+        return c->algo == ALGO_P2P ? gather_p2p(p) : gather_ring(p);
+    case COLL_SEGMENT_REDUCE:
+        if (c->algo == ALGO_PADDED)
+            return padded(p, true);
+        if (c->ordered || c->algo == ALGO_P2P)
+            return reduce_ordered(p);
+        return c->algo == ALGO_HIERARCHICAL ? reduce_hierarchical(p) : reduce_ring(p);
+    default:
+        return err_set(p->e, ERR_UNSUPPORTED, "exec runs no %s", coll_kind_name(c->kind));
+    }
+}
+
+int collective_run(struct transport *t, const struct coll_group *g, const struct coll_call *c,
+                   struct err *e)
+{
+    struct play p = {.t = t, .g = g, .c = c, .e = e};
+    int status;
+
+    BUG_ON(c->algo == ALGO_AUTO &&
+           (c->kind == COLL_SEGMENT_GATHER || c->kind == COLL_SEGMENT_REDUCE));
+    if (c->algo == ALGO_TREE)
+        return err_set(e, ERR_UNSUPPORTED,
+                       "exec has no tree yet; use --gather ring, p2p, hierarchical or padded");
+    status = dispatch(&p);
+    mem_free(p.req);
+    return status ? -1 : 0;
+}

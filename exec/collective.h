@@ -1,0 +1,46 @@
+/* exec/collective.h - collectives over a transport, in the program's algorithm.
+ *
+ * The same kinds and algorithms as model/traffic.h counts, on host buffers: what each rank sends and receives here equals
+ * traffic_of() to the byte. Reductions add in fp32 and store in the wire's dtype.
+ *
+ * `ordered` makes a reduction deterministic: every contribution goes to the rank that reduces it (direct sends), which
+ * adds them in ascending rank. Bytes: reduce-scatter and all-reduce as the ring's; a segment reduction as its mirrored
+ * p2p (a rank sends M - M_self, an owner receives (n-1) M_self). Without it sums follow the ring or chain.
+ */
+#ifndef BALLAST_EXEC_COLLECTIVE_H
+#define BALLAST_EXEC_COLLECTIVE_H
+
+#include "exec/transport.h"
+#include "model/program.h"
+
+/* Members of the caller's group, in group order. */
+struct coll_group {
+    const uint32_t *ranks; /* [n] */
+    uint32_t n, self;      /* self: the caller's place */
+    uint32_t gpus_per_node;
+};
+
+struct coll_call {
+    enum coll_kind kind;
+    enum coll_algo algo; /* of segment kinds; never AUTO */
+    bool ordered;
+    enum dtype dtype; /* of the elements on the wire */
+    uint32_t tag;     /* the same on all members, unique among calls in flight */
+    /* even kinds: `data` has n chunks of chunk_bytes (all-gather: own chunk in place on entry; reduce-scatter: the sum of
+     * chunk `self` in place on exit, other chunks destroyed; all-reduce: all chunks summed) */
+    void *data;
+    size_t chunk_bytes;
+    /* segment kinds: `data` is the unit's buffer; a gather fills every segment whose range the caller is in, a reduction
+     * leaves the sums in the segments it roots (others are destroyed) */
+    const struct segment *segments; /* [n_segments], roots and ranges in group places */
+    uint32_t n_segments;
+    double scale;  /* reductions: the sum is multiplied by it in fp32 (1/n for a mean); 0: 1 */
+    void *scratch; /* collective_scratch_bytes() */
+};
+
+size_t collective_scratch_bytes(const struct coll_call *c, const struct coll_group *g);
+/* Blocking for the caller. Cost as traffic.h says. */
+int collective_run(struct transport *t, const struct coll_group *g, const struct coll_call *c,
+                   struct err *e);
+
+#endif
