@@ -44,13 +44,6 @@ const char *strategy_line(enum strategy s)
     return "?";
 }
 
-const char *place_rule_name(enum place_rule r)
-{
-    static const char *const names[] = {"replicated", "chunk", "flat", "owner"};
-
-    return names[r];
-}
-
 const struct layout *layout_find(const char *base)
 {
     for (size_t i = 0; layouts_all[i]; i++)
@@ -138,28 +131,33 @@ static double block_sum(uint64_t n, uint64_t max, int power)
     return power == 2 ? full * b * b + rest * rest : full * b * b * b + rest * rest * rest;
 }
 
+/* Beyond 2^63 stays there: a reader of plans refuses such sums, and a cast would be undefined. */
+static uint64_t whole(double flops)
+{
+    return flops < 0x1p63 ? (uint64_t)flops : NUM_MAX;
+}
+
 uint64_t layout_optimizer_flops(enum optimizer o, uint32_t ns_steps, uint64_t m, uint64_t n)
 {
     double dm = (double)m, dn = (double)n, bm, bn;
 
     switch (o) {
     case OPTIMIZER_MUON:
-        return (uint64_t)(ns_steps * (4 * dm * dm * dn + 2 * dm * dm * dm));
+        return whole(ns_steps * (4 * dm * dm * dn + 2 * dm * dm * dm));
     case OPTIMIZER_SHAMPOO:
         bm = m < SHAMPOO_MAX_DIM ? dm : SHAMPOO_MAX_DIM;
         bn = n < SHAMPOO_MAX_DIM ? dn : SHAMPOO_MAX_DIM;
-        return (uint64_t)(4 * bm * dm * dn + 4 * dm * dn * bn +
-                          EIGEN_FLOPS *
-                              (block_sum(m, SHAMPOO_MAX_DIM, 3) *
-                                   (double)num_ceil_div(n, SHAMPOO_MAX_DIM) +
-                               block_sum(n, SHAMPOO_MAX_DIM, 3) *
-                                   (double)num_ceil_div(m, SHAMPOO_MAX_DIM)) /
-                              REFRESH_STEPS);
+        return whole(
+            4 * bm * dm * dn + 4 * dm * dn * bn +
+            EIGEN_FLOPS *
+                (block_sum(m, SHAMPOO_MAX_DIM, 3) * (double)num_ceil_div(n, SHAMPOO_MAX_DIM) +
+                 block_sum(n, SHAMPOO_MAX_DIM, 3) * (double)num_ceil_div(m, SHAMPOO_MAX_DIM)) /
+                REFRESH_STEPS);
     case OPTIMIZER_SOAP:
         bm = m <= SOAP_MAX_DIM ? dm : 0;
         bn = n <= SOAP_MAX_DIM ? dn : 0;
-        return (uint64_t)(6 * bm * dm * dn + 6 * dm * dn * bn +
-                          (4 + 2 + 8.0 / 3) * (bm * bm * bm + bn * bn * bn) / REFRESH_STEPS);
+        return whole(6 * bm * dm * dn + 6 * dm * dn * bn +
+                     (4 + 2 + 8.0 / 3) * (bm * bm * bm + bn * bn * bn) / REFRESH_STEPS);
     case OPTIMIZER_ADAMW:
     case OPTIMIZER_N:
         break;
@@ -180,14 +178,14 @@ uint64_t layout_state_bytes(const struct job *j, const struct tensor *t)
     case OPTIMIZER_SHAMPOO:
         elements = 2 * block_sum(m, SHAMPOO_MAX_DIM, 2) * (double)num_ceil_div(n, SHAMPOO_MAX_DIM) +
                    2 * block_sum(n, SHAMPOO_MAX_DIM, 2) * (double)num_ceil_div(m, SHAMPOO_MAX_DIM);
-        return dtype_bytes(j->state_dtype, (uint64_t)elements + 2 * t->numel);
+        return dtype_bytes(j->state_dtype, whole(elements) + 2 * t->numel);
     case OPTIMIZER_SOAP:
         elements = 0;
         if (m <= SOAP_MAX_DIM)
             elements += 2.0 * (double)m * (double)m + (double)m;
         if (n <= SOAP_MAX_DIM)
             elements += 2.0 * (double)n * (double)n + (double)n;
-        return dtype_bytes(j->state_dtype, (uint64_t)elements + 2 * t->numel);
+        return dtype_bytes(j->state_dtype, whole(elements) + 2 * t->numel);
     case OPTIMIZER_ADAMW:
     case OPTIMIZER_N:
         break;

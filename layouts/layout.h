@@ -55,6 +55,17 @@ bool layout_tail_is_owned(const struct plan *plan, uint32_t unit);
 /* Bytes of parameter, gradient, state and master copy that the rank which owns tensor t holds of it. */
 uint64_t layout_resident_bytes(const struct plan *plan, const struct tensor *t);
 
+/* What every rank holds beside what it owns: parameters and gradients that are not cut, shares of what is. */
+uint64_t layout_base_bytes(const struct plan *plan);
+/* Optimizer FLOPs and resident bytes of every rank, [world] each, from a plan whose places are complete. */
+void layout_loads(const struct plan *plan, uint64_t *flops, uint64_t *bytes);
+
+/* Is this plan what its job's layout makes: names, factors, rules, offsets, one owner for a unit's vectors, loads? For
+ * plans from files. ERR_INVALID with the first contradiction. */
+int layout_check(const struct plan *plan, struct err *e);
+/* plan_load(), then layout_check(). */
+int layout_load_plan(const char *path, struct arena *a, struct plan *plan, struct err *e);
+
 int layout_lower(const struct plan *plan, struct arena *a, struct program *p, struct err *e);
 
 #endif

@@ -62,7 +62,12 @@ struct plan {
     double solve_ms; /* for the summary only, not in the file */
 };
 
+/* The plan file as a tree; loads must be filled. */
 cJSON *plan_to_json(const struct plan *p);
+/* Strict: unknown keys, values out of range and sums that do not hold are refused, naming file and key. Everything but
+ * solve_ms comes back. Rules and loads that need a layout's knowledge: layout_check(). */
+int plan_from_json(const char *text, size_t len, const char *file, struct arena *a, struct plan *p,
+                   struct err *e);
 int plan_load(const char *path, struct arena *a, struct plan *p, struct err *e);
 
 #endif

@@ -13,7 +13,7 @@ static const char *const method_names[] = {
 #define X(method, name, help) name,
     ASSIGN_METHODS(X)
 #undef X
-    NULL};
+        NULL};
 
 int planner_method(const char *name, enum assign_method *m, struct err *e)
 {
@@ -39,8 +39,10 @@ int planner_objectives(const char *text, enum assign_objective *order, uint32_t 
         snprintf(word, sizeof(word), "%.*s", (int)len, at);
         i = suggest_index(word, objective_names);
         if (i < 0)
-            return err_set(e, ERR_UNKNOWN, "objective '%s': unknown '%s'%s; expected flops, bytes, fanout, time",
-                           text, word, suggest(word, objective_names, suggest_count(objective_names)).s);
+            return err_set(e, ERR_UNKNOWN,
+                           "objective '%s': unknown '%s'%s; expected flops, bytes, fanout, time",
+                           text, word,
+                           suggest(word, objective_names, suggest_count(objective_names)).s);
         for (uint32_t k = 0; k < *n; k++)
             if (order[k] == (enum assign_objective)i)
                 return err_set(e, ERR_INVALID, "objective '%s' names %s twice", text, word);
@@ -58,7 +60,8 @@ int planner_objectives(const char *text, enum assign_objective *order, uint32_t 
 
 struct items {
     struct assign_item *list; /* [n] */
-    uint32_t *first;          /* the tensor that an item stands for; a unit's tail: its first owned tail tensor */
+    uint32_t
+        *first; /* the tensor that an item stands for; a unit's tail: its first owned tail tensor */
     uint32_t n;
 };
 
@@ -94,8 +97,8 @@ static void collect(const struct plan *plan, struct arena *a, struct items *x)
             }
             x->first[x->n] = i;
             x->list[x->n++] = (struct assign_item){
-                .flops = layout_optimizer_flops(plan->job.optimizer, plan->job.ns_steps, num_min(r, c),
-                                                num_max(r, c)),
+                .flops = layout_optimizer_flops(plan->job.optimizer, plan->job.ns_steps,
+                                                num_min(r, c), num_max(r, c)),
                 .bytes = layout_resident_bytes(plan, t),
                 .numel = t->numel,
                 .send_bytes = dtype_bytes(plan->job.param_dtype, t->numel),
@@ -125,59 +128,14 @@ static void give(struct plan *plan, const struct items *x, const uint32_t *owner
     }
 }
 
-/* Resident on every rank beside owned items. */
-static uint64_t base_bytes(const struct plan *plan)
-{
-    const struct job *j = &plan->job;
-    uint64_t sum = 0;
-
-    for (uint32_t i = 0; i < plan->model.n_tensors; i++) {
-        const struct tensor *t = &plan->model.tensors[i];
-        bool cut_p = plan->params.in_node * plan->params.nodes > 1;
-        bool cut_g = plan->grads.in_node * plan->grads.nodes > 1;
-
-        if (!cut_p)
-            sum += dtype_bytes(j->param_dtype, t->numel);
-        if (!cut_g)
-            sum += dtype_bytes(j->grad_dtype, t->numel);
-        if (plan->place[i].rule == PLACE_CHUNK)
-            sum += num_ceil_div(layout_resident_bytes(plan, t), plan->world);
-        if (plan->place[i].rule == PLACE_FLAT)
-            sum += layout_resident_bytes(plan, t) / plan->world;
-        if (plan->place[i].rule == PLACE_REPLICATED)
-            sum += layout_resident_bytes(plan, t);
-    }
-    return sum;
-}
-
 /* ---- without owners: the same sums by rule ---- */
 
 static void spread_loads(struct plan *plan, uint64_t base)
 {
-    uint64_t all = 0, slice = num_ceil_div(plan->model.total_params, plan->world), at = 0;
-    uint64_t *f = plan->load_flops;
-
-    for (uint32_t i = 0; i < plan->model.n_tensors; at += plan->model.tensors[i].numel, i++) {
-        const struct tensor *t = &plan->model.tensors[i];
-        uint64_t flops;
-
-        if (!layout_updates_as_matrix(plan, t))
-            continue;
-        flops = layout_optimizer_flops(plan->job.optimizer, plan->job.ns_steps, num_min(t->rows, t->cols),
-                                       num_max(t->rows, t->cols));
-        if (plan->place[i].rule == PLACE_FLAT) /* every holder of a part updates the whole matrix */
-            for (uint64_t r = at / slice; r <= (at + t->numel - 1) / slice; r++)
-                f[r] += flops;
-        else if (plan->strategy == STRATEGY_STOCK)
-            all += flops / plan->world;
-        else
-            all += flops;
-    }
+    layout_loads(plan, plan->load_flops, plan->load_bytes);
     for (uint32_t r = 0; r < plan->world; r++) {
-        f[r] += all;
-        plan->load_bytes[r] = base;
-        plan->flops_max = num_max(plan->flops_max, f[r]);
-        plan->flops_mean += (double)f[r] / plan->world;
+        plan->flops_max = num_max(plan->flops_max, plan->load_flops[r]);
+        plan->flops_mean += (double)plan->load_flops[r] / plan->world;
     }
     plan->bytes_max = base;
     plan->bytes_mean = (double)base;
@@ -219,7 +177,8 @@ static int solve(struct plan *plan, const struct planner_time *time, uint64_t ba
     for (uint32_t i = 0; i < p.n_order; i++)
         by_time |= p.order[i] == ASSIGN_TIME;
     if (by_time && !time)
-        return err_set(e, ERR_INVALID, "objective '%s': time needs a simulation, which this command does not run",
+        return err_set(e, ERR_INVALID,
+                       "objective '%s': time needs a simulation, which this command does not run",
                        plan->job.objective);
     collect(plan, a, &x);
     ctx.x = &x;
@@ -260,7 +219,7 @@ int planner_plan(struct plan *plan, const struct planner_time *time, struct aren
     if (planner_method(plan->job.planner, &method, e) ||
         planner_objectives(plan->job.objective, order, &n, e) || layout_place(plan, a, e))
         return -1;
-    base = base_bytes(plan);
+    base = layout_base_bytes(plan);
     if (plan->strategy == STRATEGY_OWNER)
         return solve(plan, time, base, a, e);
     plan->load_flops = ARENA_NEW(a, uint64_t, plan->world);

@@ -1,0 +1,192 @@
+/* layouts/loads.c - what a plan makes each rank work and hold, and whether a plan that came from a file is one. */
+#include "layouts/layout.h"
+
+#include "core/num.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+static bool is_cut(struct factor f)
+{
+    return f.in_node * f.nodes > 1;
+}
+
+uint64_t layout_base_bytes(const struct plan *plan)
+{
+    const struct job *j = &plan->job;
+    uint64_t sum = 0;
+
+    for (uint32_t i = 0; i < plan->model.n_tensors; i++) {
+        const struct tensor *t = &plan->model.tensors[i];
+
+        if (!is_cut(plan->params))
+            sum += dtype_bytes(j->param_dtype, t->numel);
+        if (!is_cut(plan->grads))
+            sum += dtype_bytes(j->grad_dtype, t->numel);
+        switch (plan->place[i].rule) {
+        case PLACE_CHUNK:
+            sum += num_ceil_div(layout_resident_bytes(plan, t), plan->world);
+            break;
+        case PLACE_FLAT:
+            sum += layout_resident_bytes(plan, t) / plan->world;
+            break;
+        case PLACE_REPLICATED:
+            sum += layout_resident_bytes(plan, t);
+            break;
+        case PLACE_OWNER:
+            break;
+        }
+    }
+    return sum;
+}
+
+void layout_loads(const struct plan *plan, uint64_t *flops, uint64_t *bytes)
+{
+    uint64_t every = 0, base = layout_base_bytes(plan), at = 0;
+    uint64_t slice = num_ceil_div(plan->model.total_params, plan->world);
+
+    memset(flops, 0, plan->world * sizeof(*flops));
+    for (uint32_t r = 0; r < plan->world; r++)
+        bytes[r] = base;
+    for (uint32_t i = 0; i < plan->model.n_tensors; at += plan->model.tensors[i].numel, i++) {
+        const struct tensor *t = &plan->model.tensors[i];
+        bool owned = plan->place[i].rule == PLACE_OWNER;
+        uint64_t f = 0;
+
+        if (layout_updates_as_matrix(plan, t))
+            f = layout_optimizer_flops(plan->job.optimizer, plan->job.ns_steps,
+                                       num_min(t->rows, t->cols), num_max(t->rows, t->cols));
+        if (owned)
+            bytes[plan->place[i].owner] += layout_resident_bytes(plan, t);
+        if (owned)
+            flops[plan->place[i].owner] += f;
+        else if (plan->place[i].rule == PLACE_FLAT && f) /* each holder updates the whole matrix */
+            for (uint64_t r = at / slice; r <= (at + t->numel - 1) / slice; r++)
+                flops[r] += f;
+        else
+            every += plan->strategy == STRATEGY_STOCK ? f / plan->world : f;
+    }
+    for (uint32_t r = 0; r < plan->world; r++)
+        flops[r] += every;
+}
+
+/* ---- a plan from a file ---- */
+
+static int check_factor(const char *key, struct factor is, struct factor want, const char *layout,
+                        struct err *e)
+{
+    if (is.in_node == want.in_node && is.nodes == want.nodes)
+        return 0;
+    return err_set(e, ERR_INVALID,
+                   "mesh.%s is %" PRIu32 "x%" PRIu32 ", but layout '%s' has %" PRIu32 "x%" PRIu32,
+                   key, is.in_node, is.nodes, layout, want.in_node, want.nodes);
+}
+
+static int check_places(const struct plan *plan, const struct plan *want, struct err *e)
+{
+    uint32_t unit = MODEL_NONE, tail = MODEL_NONE;
+
+    for (uint32_t i = 0; i < plan->model.n_tensors; i++) {
+        const struct tensor *t = &plan->model.tensors[i];
+        const struct placement *p = &plan->place[i];
+
+        if (p->rule != want->place[i].rule)
+            return err_set(e, ERR_INVALID,
+                           "tensors[%" PRIu32 "] ('%.60s') has rule %s, but layout '%s' has %s", i,
+                           t->name, place_rule_name(p->rule), want->layout_full,
+                           place_rule_name(want->place[i].rule));
+        if (p->offset != want->place[i].offset)
+            return err_set(e, ERR_INVALID,
+                           "tensors[%" PRIu32 "] ('%.60s') has offset %" PRIu64
+                           ", expected %" PRIu64,
+                           i, t->name, p->offset, want->place[i].offset);
+        if (p->rule != PLACE_OWNER)
+            continue;
+        if (p->owner >= plan->world)
+            return err_set(e, ERR_INVALID,
+                           "tensors[%" PRIu32 "] ('%.60s') has owner %" PRIu32 " of %" PRIu32, i,
+                           t->name, p->owner, plan->world);
+        if (layout_updates_as_matrix(plan, t))
+            continue;
+        if (t->unit != unit)
+            tail = p->owner;
+        unit = t->unit;
+        if (p->owner != tail)
+            return err_set(e, ERR_INVALID,
+                           "tensors[%" PRIu32 "] ('%.60s') has owner %" PRIu32
+                           ", but its unit's vectors go to one rank, %" PRIu32,
+                           i, t->name, p->owner, tail);
+    }
+    return 0;
+}
+
+static int check_loads(const struct plan *plan, struct err *e)
+{
+    uint64_t *flops = MEM_NEW(uint64_t, plan->world), *bytes = MEM_NEW(uint64_t, plan->world);
+    int status = 0;
+
+    layout_loads(plan, flops, bytes);
+    for (uint32_t r = 0; r < plan->world && !status; r++)
+        if (plan->load_flops[r] != flops[r] || plan->load_bytes[r] != bytes[r])
+            status = err_set(e, ERR_INVALID,
+                             "loads give rank %" PRIu32 " %" PRIu64 " FLOPs and %" PRIu64
+                             " bytes, but its tensors make %" PRIu64 " and %" PRIu64,
+                             r, plan->load_flops[r], plan->load_bytes[r], flops[r], bytes[r]);
+    mem_free(flops);
+    mem_free(bytes);
+    return status;
+}
+
+/* Sums that layout_loads() takes must stay below 2^63. */
+static int check_size(const struct plan *plan, struct err *e)
+{
+    double flops = 0, bytes = 0;
+
+    for (uint32_t i = 0; i < plan->model.n_tensors; i++) {
+        const struct tensor *t = &plan->model.tensors[i];
+
+        if (layout_updates_as_matrix(plan, t))
+            flops += (double)layout_optimizer_flops(plan->job.optimizer, plan->job.ns_steps,
+                                                    num_min(t->rows, t->cols),
+                                                    num_max(t->rows, t->cols));
+        bytes += (double)layout_state_bytes(&plan->job, t) + 12.0 * (double)t->numel;
+    }
+    if (flops > 0x1p62 || bytes > 0x1p62)
+        return err_set(e, ERR_OVERFLOW, "the optimizer's FLOPs or bytes pass 2^62");
+    return 0;
+}
+
+int layout_check(const struct plan *plan, struct err *e)
+{
+    struct plan want = *plan;
+    struct arena a;
+    int status = -1;
+
+    arena_init(&a);
+    if (layout_place(&want, &a, e))
+        goto out;
+    if (strcmp(plan->layout, want.layout) != 0 ||
+        strcmp(plan->layout_full, want.layout_full) != 0 || plan->strategy != want.strategy) {
+        err_set(e, ERR_INVALID,
+                "layout '%.60s' (%.60s, %s), but job.layout '%.60s' means '%s' (%s)",
+                plan->layout_full, plan->layout, strategy_name(plan->strategy), plan->job.layout,
+                want.layout_full, strategy_name(want.strategy));
+        goto out;
+    }
+    if (check_factor("p", plan->params, want.params, want.layout_full, e) ||
+        check_factor("g", plan->grads, want.grads, want.layout_full, e) ||
+        check_factor("os", plan->states, want.states, want.layout_full, e) ||
+        check_places(plan, &want, e) || check_size(plan, e) || check_loads(plan, e))
+        goto out;
+    status = 0;
+out:
+    arena_release(&a);
+    return status;
+}
+
+int layout_load_plan(const char *path, struct arena *a, struct plan *plan, struct err *e)
+{
+    if (plan_load(path, a, plan, e))
+        return -1;
+    return layout_check(plan, e) ? err_prefix(e, "'%s'", path) : 0;
+}

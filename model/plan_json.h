@@ -1,0 +1,36 @@
+/* model/plan_json.h - what the writer and the reader of plan files share: names and columns. docs/PLAN.md is the page
+ * for everybody else. */
+#ifndef BALLAST_MODEL_PLAN_JSON_H
+#define BALLAST_MODEL_PLAN_JSON_H
+
+#include "model/plan.h"
+
+#define PLAN_FORMAT "ballast-plan"
+enum { PLAN_VERSION = 1, PLAN_COLUMNS = 12 };
+
+/* NULL-terminated, indexed by the enum. */
+extern const char *const plan_dtypes[],
+    *const plan_roles[], *const plan_slots[],
+                             *const plan_optimizers[],
+                                 *const plan_rules[],
+                                     *const plan_strategies[],
+                                         *const plan_algos[],
+                                             *const plan_frameworks[],
+                                                 *const plan_recomputes[],
+                                                     *const plan_unit_kinds[],
+                                                         *const plan_norms[],
+                                                             *const plan_acts[],
+                                                                 *const plan_positions[];
+/* Cells of a tensor's row; the last stands for one cell a dimension. */
+extern const char *const plan_columns[];
+
+/* Owner segments of unit u in parameter bytes, by offset; neighbours of one owner are one. Calls fn for each. */
+void plan_segments(const struct plan *p, uint32_t u,
+                   void (*fn)(void *ctx, uint32_t rank, uint64_t offset, uint64_t bytes),
+                   void *ctx);
+/* The optimizer that updates t. */
+enum optimizer plan_optimizer_of(const struct plan *p, const struct tensor *t);
+/* Elements of one rank's slice of the flat space, or 0 when nothing is cut that way. */
+uint64_t plan_flat_slice(const struct plan *p);
+
+#endif

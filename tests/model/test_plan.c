@@ -1,0 +1,513 @@
+/* Plan files: written, read back, lowered to the same program; placed from the file alone; refused when they lie. */
+#include "core/num.h"
+#include "planner/planner.h"
+#include "tests/layouts/plans.h"
+
+#include <unistd.h>
+
+static struct arena a;
+static struct plan plan, again;
+static struct err e;
+
+static void fill_loads(struct plan *p)
+{
+    p->load_flops = ARENA_NEW(&a, uint64_t, p->world);
+    p->load_bytes = ARENA_NEW(&a, uint64_t, p->world);
+    layout_loads(p, p->load_flops, p->load_bytes);
+    for (uint32_t r = 0; r < p->world; r++) {
+        p->flops_max = num_max(p->flops_max, p->load_flops[r]);
+        p->bytes_max = num_max(p->bytes_max, p->load_bytes[r]);
+        p->flops_mean += (double)p->load_flops[r] / p->world;
+        p->bytes_mean += (double)p->load_bytes[r] / p->world;
+    }
+    p->bound = p->flops_max;
+}
+
+static void make(const char *model, const char *layout, const struct job *j, uint32_t world)
+{
+    arena_init(&a);
+    plans_make(&plan, &a, model, layout, j, world, 8);
+    MUST(cluster_load("dgx-a100", &a, &plan.cluster, &e) == 0 &&
+             cluster_resize(&plan.cluster, plan.job.nodes, &e) == 0,
+         "%s", e.msg);
+    fill_loads(&plan);
+}
+
+static char *text_of(const struct plan *p)
+{
+    cJSON *tree = plan_to_json(p);
+    char *s = json_text(tree, true);
+
+    json_free(tree);
+    return s;
+}
+
+static void read_back(const char *text)
+{
+    MUST(plan_from_json(text, strlen(text), "plan.json", &a, &again, &e) == 0, "%s", e.msg);
+    MUST(layout_check(&again, &e) == 0, "%s", e.msg);
+}
+
+/* ---- programs as text ---- */
+
+static void show_op(const struct op *o, struct strbuf *b)
+{
+    const struct collective *c = &o->coll;
+
+    strbuf_printf(b, "%u %s %d %d %d loop %u guard %d %u %d item %d %a %a\n", o->id, o->name,
+                  o->kind, o->phase, o->stream, o->loop, o->guard.micro, o->guard.unit_class,
+                  o->guard.units != NULL, o->by_item, o->item_flops_share, o->item_bytes_each);
+    strbuf_add(b, (const char *)&o->call.kernel, sizeof(o->call.kernel));
+    strbuf_printf(b, "%llu %llu %llu %llu %llu %llu %u\n", (unsigned long long)o->call.m,
+                  (unsigned long long)o->call.n, (unsigned long long)o->call.k,
+                  (unsigned long long)o->call.batch, (unsigned long long)o->call.flops,
+                  (unsigned long long)o->call.hbm_bytes, o->call.launches);
+    strbuf_printf(b, "coll %d %u %d %llu %u %llu %u %d %u\n", c->kind, c->group, c->algo,
+                  (unsigned long long)c->bytes, c->table, (unsigned long long)c->piece_bytes,
+                  c->repeat, c->wire, c->peer_op);
+    for (uint32_t i = 0; i < o->n_waits; i++)
+        strbuf_printf(b, "wait %u %d %d %d\n", o->waits[i].op, o->waits[i].d_unit,
+                      o->waits[i].d_micro, o->waits[i].d_item);
+    for (uint32_t i = 0; i < o->n_lives; i++)
+        strbuf_printf(b, "life %u %d %d\n", o->lives[i].buffer, o->lives[i].d_unit,
+                      o->lives[i].release);
+    for (uint32_t i = 0; i < o->n_operands; i++)
+        strbuf_printf(b, "operand %u %u %d %d\n", o->operands[i].buffer, o->operands[i].tensor,
+                      o->operands[i].access, o->operands[i].d_unit);
+}
+
+static void show_u64s(const uint64_t *v, uint32_t n, struct strbuf *b)
+{
+    for (uint32_t i = 0; v && i < n; i++)
+        strbuf_printf(b, "%llu ", (unsigned long long)v[i]);
+    strbuf_putc(b, '\n');
+}
+
+static void show_tables(const struct program *p, struct strbuf *b)
+{
+    for (uint32_t i = 0; i < p->n_segment_tables; i++) {
+        const struct segment_table *t = &p->segment_tables[i];
+
+        for (uint32_t k = 0; k < t->start[t->n_units]; k++)
+            strbuf_printf(b, "segment %u %u %u %u %llu %llu\n", t->segments[k].root,
+                          t->segments[k].to_first, t->segments[k].to_n, t->segments[k].tensor,
+                          (unsigned long long)t->segments[k].offset,
+                          (unsigned long long)t->segments[k].bytes);
+    }
+    for (uint32_t i = 0; i < p->n_work_tables; i++) {
+        const struct work_table *t = &p->work_tables[i];
+
+        for (uint32_t k = 0; k < t->n_items; k++)
+            strbuf_printf(b, "item %u %llu %llu %llu %llu\n", t->items[k].tensor,
+                          (unsigned long long)t->items[k].m, (unsigned long long)t->items[k].n,
+                          (unsigned long long)t->items[k].flops,
+                          (unsigned long long)t->items[k].elements);
+        for (uint32_t r = 0; t->start && r <= p->world; r++)
+            strbuf_printf(b, "%u ", t->start[r]);
+        for (uint32_t k = 0; t->start && k < t->start[p->world]; k++)
+            strbuf_printf(b, "%u ", t->list[k]);
+    }
+}
+
+/* Everything that a program says, in a form that two programs can be compared in. */
+static char *show(const struct program *p)
+{
+    uint32_t units = p->model->n_units;
+    struct strbuf b;
+
+    strbuf_init(&b);
+    strbuf_printf(&b, "%u %u %u\n", p->world, p->gpus_per_node, p->n_micro);
+    for (uint32_t i = 0; i < p->n_ops; i++) {
+        show_op(&p->ops[i], &b);
+        if (p->ops[i].guard.units)
+            strbuf_add(&b, (const char *)p->ops[i].guard.units, units);
+        show_u64s(p->ops[i].coll.unit_bytes, units, &b);
+        if (p->ops[i].coll.item_bytes)
+            show_u64s(p->ops[i].coll.item_bytes,
+                      p->work_tables[p->loops[p->ops[i].loop].work].n_items, &b);
+    }
+    for (uint32_t i = 0; i < p->n_loops; i++)
+        strbuf_printf(&b, "loop %d %u %u %u %u %u %d %u\n", p->loops[i].kind, p->loops[i].parent,
+                      p->loops[i].first_op, p->loops[i].n_ops, p->loops[i].begin, p->loops[i].end,
+                      p->loops[i].descending, p->loops[i].work);
+    for (uint32_t i = 0; i < p->n_groups; i++)
+        strbuf_printf(&b, "group %s %u %u %u\n", p->groups[i].name, p->groups[i].n_members,
+                      p->groups[i].size[0], p->groups[i].stride[0]);
+    for (uint32_t i = 0; i < p->n_buffers; i++) {
+        const struct buffer *v = &p->buffers[i];
+
+        strbuf_printf(&b, "buffer %s %d %d %d %llu %u %d\n", v->name, v->part, v->dtype, v->rule,
+                      (unsigned long long)v->bytes, v->table, v->persistent);
+        show_u64s(v->unit_bytes, units, &b);
+        for (uint32_t r = 0; v->rule == SIZE_BY_RANK && r < p->world; r++)
+            strbuf_printf(&b, "%llu ", (unsigned long long)rank_table_get(&v->ranks, r));
+    }
+    show_tables(p, &b);
+    return strbuf_detach(&b);
+}
+
+START_TEST(a_plan_reads_back_and_lowers_to_the_same_program)
+{
+    static const uint32_t worlds[] = {1, 3, 8, 63};
+    struct job j = plans_job();
+
+    for (int m = 0; m < PLANS_N_MODELS; m++)
+        for (int l = 0; l < PLANS_N_LAYOUTS; l++)
+            for (int w = 0; w < 4; w++) {
+                struct program p, q;
+                char *text, *text2, *x, *y;
+
+                j.optimizer = (enum optimizer)(w % OPTIMIZER_N);
+                j.mesh = w == 1 ? "p=1x1" : NULL;
+                j.grad_dtype = w == 2 ? DTYPE_FP32 : DTYPE_BF16;
+                make(plans_models[m], plans_layouts[l], &j, worlds[w]);
+                text = text_of(&plan);
+                read_back(text);
+                text2 = text_of(&again);
+                MUST(!strcmp(text, text2), "%s: the text changes", plan.layout_full);
+                plans_lower(&plan, &a, &p);
+                plans_lower(&again, &a, &q);
+                x = show(&p);
+                y = show(&q);
+                MUST(!strcmp(x, y), "%s: the program changes", plan.layout_full);
+                mem_free(x);
+                mem_free(y);
+                mem_free(text);
+                mem_free(text2);
+                arena_release(&a);
+            }
+}
+END_TEST
+
+START_TEST(the_model_reads_back_field_by_field)
+{
+    struct job j = plans_job();
+    char *text;
+
+    make("moe", "owner", &j, 8);
+    text = text_of(&plan);
+    read_back(text);
+    mem_free(text);
+    ck_assert_str_eq(again.model.name, plan.model.name);
+    ck_assert_str_eq(again.model.arch, plan.model.arch);
+    ck_assert_uint_eq(again.model.n_tensors, plan.model.n_tensors);
+    ck_assert_uint_eq(again.model.n_units, plan.model.n_units);
+    ck_assert_uint_eq(again.model.n_classes, plan.model.n_classes);
+    ck_assert_uint_eq(again.model.active_params, plan.model.active_params);
+    ck_assert_uint_eq(again.model.embedding_params, plan.model.embedding_params);
+    ck_assert_uint_eq(again.model.tail_tensors, plan.model.tail_tensors);
+    ck_assert_uint_eq(again.model.n_layers, plan.model.n_layers);
+    for (uint32_t i = 0; i < plan.model.n_tensors; i++) {
+        const struct tensor *x = &plan.model.tensors[i], *y = &again.model.tensors[i];
+
+        MUST(!strcmp(x->name, y->name) && x->role == y->role && x->slot == y->slot &&
+                 x->is_bias == y->is_bias && x->expert == y->expert && x->numel == y->numel &&
+                 x->rows == y->rows && x->cols == y->cols && x->n_dims == y->n_dims,
+             "tensor %u", i);
+        MUST(plan.place[i].owner == again.place[i].owner || plan.place[i].rule != PLACE_OWNER,
+             "owner of %u", i);
+    }
+    ck_assert_uint_eq(again.load_bytes[7], plan.load_bytes[7]);
+    ck_assert_double_eq(again.flops_mean, plan.flops_mean);
+    ck_assert(again.cluster.nic_Bps == plan.cluster.nic_Bps);
+    ck_assert_uint_eq(again.cluster.n_nodes, plan.cluster.n_nodes);
+    arena_release(&a);
+}
+END_TEST
+
+/* ---- from the file alone ---- */
+
+static uint64_t number(const cJSON *row, int i)
+{
+    return (uint64_t)cJSON_GetArrayItem(row, i)->valuedouble;
+}
+
+/* Another program has only the JSON: every byte of every unit has exactly one holder. Segments give owners' bytes;
+ * chunk rows are ceil(rows/W) for the first ranks. */
+START_TEST(shards_can_be_placed_from_the_file_alone)
+{
+    struct job j = plans_job();
+    cJSON *tree, *units, *tensors, *unit, *row;
+    uint64_t world = 5, total = 0;
+    uint32_t u = 0;
+
+    make("llama", "owner", &j, (uint32_t)world);
+    tree = plan_to_json(&plan);
+    units = cJSON_GetObjectItem(tree, "units");
+    tensors = cJSON_GetObjectItem(tree, "tensors");
+    cJSON_ArrayForEach(unit, units)
+    {
+        uint64_t bytes = (uint64_t)cJSON_GetObjectItem(unit, "bytes")->valuedouble, held = 0;
+        uint64_t before = 0;
+
+        cJSON_ArrayForEach(row, cJSON_GetObjectItem(unit, "segments"))
+        {
+            ck_assert_uint_lt(number(row, 0), world);
+            ck_assert_uint_ge(number(row, 1), before);
+            before = number(row, 1) + number(row, 2);
+            ck_assert_uint_le(before, bytes);
+            held += number(row, 2);
+        }
+        cJSON_ArrayForEach(row, tensors)
+        {
+            uint64_t rows, cols = 1, left;
+            int n = cJSON_GetArraySize(row);
+
+            if (number(row, 1) != u || strcmp(cJSON_GetArrayItem(row, 7)->valuestring, "chunk"))
+                continue;
+            rows = left = number(row, 11);
+            for (int d = 12; d < n; d++)
+                cols *= number(row, d);
+            for (uint64_t r = 0; r < world; r++) {
+                uint64_t mine = num_min(left, number(row, 9));
+
+                left -= mine;
+                held += 2 * mine * cols;
+            }
+            ck_assert_uint_eq(left, 0);
+            ck_assert_uint_gt(rows, 0);
+        }
+        ck_assert_uint_eq(held, bytes);
+        total += bytes;
+        u++;
+    }
+    ck_assert_uint_eq(total, 2 * plan.model.total_params);
+    json_free(tree);
+    arena_release(&a);
+}
+END_TEST
+
+/* By hand: hidden=2, ffn=4, 3 ranks, parameters in bf16. The benchmark's layer lists norm1 weight and bias, q, k, v, o,
+ * norm2 weight and bias, up0, up1, down. Owners by plans_owners(): matrices 0,5,10,15,20,25,30 mod 3 = 0,2,1,0,2,1,0,
+ * vectors on 1. */
+START_TEST(segments_by_hand)
+{
+    struct job j = plans_job();
+    cJSON *tree, *row;
+    struct strbuf b;
+
+    make("block:layers=1,hidden=2,ffn=4,heads=1", "owner", &j, 3);
+    tree = plan_to_json(&plan);
+    strbuf_init(&b);
+    cJSON_ArrayForEach(
+        row,
+        cJSON_GetObjectItem(cJSON_GetArrayItem(cJSON_GetObjectItem(tree, "units"), 0), "segments"))
+        strbuf_printf(&b, "%d:%d+%d ", (int)number(row, 0), (int)number(row, 1),
+                      (int)number(row, 2));
+    ck_assert_str_eq(plan.model.tensors[0].name, "layers.0.norm1.weight");
+    ck_assert_str_eq(plan.model.tensors[6].name, "layers.0.norm2.weight");
+    ck_assert_str_eq(b.s, "1:0+8 0:8+8 2:16+8 1:24+8 0:32+8 1:40+8 2:48+8 1:56+8 0:64+16 ");
+    strbuf_release(&b);
+    json_free(tree);
+    arena_release(&a);
+}
+END_TEST
+
+START_TEST(a_plan_for_16384_ranks_is_small)
+{
+    static const char *const layouts[] = {"owner", "zero1"};
+
+    for (int i = 0; i < 2; i++) {
+        char *text;
+
+        arena_init(&a);
+        memset(&plan, 0, sizeof(plan));
+        plan.job = plans_job();
+        plan.job.layout = layouts[i];
+        plan.job.planner = "lpt-flops";
+        plan.job.gpus = 16384;
+        plan.job.nodes = 2048;
+        MUST(model_load("llama-3.1-70b", 4096, &a, &plan.model, &e) == 0 &&
+                 cluster_load("dgx-a100", &a, &plan.cluster, &e) == 0 &&
+                 cluster_resize(&plan.cluster, 2048, &e) == 0 &&
+                 planner_plan(&plan, NULL, &a, &e) == 0,
+             "%s", e.msg);
+        text = text_of(&plan);
+        ck_assert_uint_lt(strlen(text), 2 << 20);
+        read_back(text);
+        mem_free(text);
+        arena_release(&a);
+    }
+}
+END_TEST
+
+/* One rank with all matrices of a 70B model: 1e16 FLOPs and more, beyond what a JSON number holds exactly. */
+START_TEST(counts_beyond_2_to_the_53_are_exact)
+{
+    struct job j = plans_job();
+    char *text;
+
+    make("llama-3.1-70b", "ddp", &j, 4);
+    ck_assert_uint_gt(plan.flops_max, UINT64_C(1) << 53);
+    text = text_of(&plan);
+    read_back(text);
+    ck_assert_uint_eq(again.flops_max, plan.flops_max);
+    ck_assert_uint_eq(again.load_flops[3], plan.load_flops[3]);
+    mem_free(text);
+    arena_release(&a);
+}
+END_TEST
+
+START_TEST(a_file_is_read_with_its_layout_checked)
+{
+    char path[] = "/tmp/ballast-plan-XXXXXX";
+    struct job j = plans_job();
+    int fd = mkstemp(path);
+    char *text;
+    FILE *f;
+
+    ck_assert_int_ge(fd, 0);
+    make("block", "owner", &j, 8);
+    text = text_of(&plan);
+    f = fdopen(fd, "w");
+    fputs(text, f);
+    fclose(f);
+    ck_assert_msg(layout_load_plan(path, &a, &again, &e) == 0, "%s", e.msg);
+    mem_free(text);
+    plan.load_flops[3]++; /* a load that its tensors do not make, in sums that hold */
+    plan.flops_max = 0;
+    plan.flops_mean = 0;
+    for (uint32_t r = 0; r < 8; r++) {
+        plan.flops_max = num_max(plan.flops_max, plan.load_flops[r]);
+        plan.flops_mean += (double)plan.load_flops[r] / 8;
+    }
+    text = text_of(&plan);
+    f = fopen(path, "w");
+    fputs(text, f);
+    fclose(f);
+    ck_assert_int_eq(layout_load_plan(path, &a, &again, &e), -1);
+    ck_assert_msg(strstr(e.msg, path) && strstr(e.msg, "rank 3"), "%s", e.msg);
+    mem_free(text);
+    unlink(path);
+    arena_release(&a);
+}
+END_TEST
+
+/* ---- refusals ---- */
+
+/* The text with the first `from` after `anchor` (or anywhere) replaced. */
+static char *edit(const char *text, const char *anchor, const char *from, const char *to)
+{
+    const char *at = strstr(text, anchor);
+    struct strbuf b;
+
+    MUST(at, "no '%s' in the plan", anchor);
+    at = strstr(at, from);
+    MUST(at, "no '%s' after '%s'", from, anchor);
+    strbuf_init(&b);
+    strbuf_add(&b, text, (size_t)(at - text));
+    strbuf_puts(&b, to);
+    strbuf_puts(&b, at + strlen(from));
+    return strbuf_detach(&b);
+}
+
+static const struct {
+    const char *layout, *anchor, *from, *to, *says;
+} lies[] = {
+    {"owner", "", "ballast-plan", "ballast-flows", "has the format 'ballast-flows'"},
+    {"owner", "", "\"format_version\": 1", "\"format_version\": 2", "format_version 2"},
+    {"owner", "", "\"world\"", "\"wrold\"", "wrold"},
+    {"owner", "", "\"world\": 8", "\"world\": 9", "world is 9, but the rest of the file says 8"},
+    {"owner", "\"mesh\"", "[8, 1]", "[8, 2]", "mesh.p is no factor of 8 GPUs"},
+    {"owner", "\"mesh\"", "[8, 1]", "[4, 1]", "mesh.p is 4x1, but layout 'zero3+owner' has 8x1"},
+    {"owner", "\"strategy\"", "owner", "stock", "but job.layout 'owner' means"},
+    {"owner", "\"strategy\"", "owner", "ownr", "strategy"},
+    {"owner", "\"loads\"", "\"flops_max\": ", "\"flops_max\": 1", "loads.flops_max is"},
+    {"owner", "\"loads\"", "\"bytes_mean\": ", "\"bytes_mean\": 1", "loads.bytes_mean is"},
+    {"owner", "\"load_bytes\"", ", 1]", ", 2]", "loads.load_bytes"},
+    {"owner", "\"loads\"", "\"gap_percent\": 0", "\"gap_percent\": -1", "loads.gap_percent is -1"},
+    {"owner", "\"job\"", "\"nodes\": 1", "\"nodes\": 2", "puts 8 GPUs on 2 nodes of 8"},
+    {"owner", "\"job\"", "\"gpus\": 8", "\"gpus\": 0", "job.gpus is 0"},
+    {"owner", "\"job\"", "\"muon\"", "\"moun\"", "job.optimizer is \"moun\""},
+    {"owner", "\"job\"", "\"param_dtype\": \"bf16\"", "\"param_dtype\": \"int4\"",
+     "expected fp32, bf16 or fp16"},
+    {"owner", "\"job\"", "\"grad_accum\": 1", "\"grad_accum\": 0", "job.grad_accum is 0"},
+    {"owner", "\"job\"", "\"seq_len\": 32", "\"seq_len\": 32.5", "job.seq_len is 32.5"},
+    {"owner", "\"model\"", "\"total_params\": ", "\"total_params\": 1", "model.total_params is 1"},
+    {"owner", "\"model\"", "\"kind\": \"layer\"", "\"kind\": \"head\"", "which stands last"},
+    {"owner", "\"model\"", "\"tied\": false", "\"tied\": true", "first unit is no embedding"},
+    {"owner", "\"units\"", "\"class\": 0", "\"class\": 1", "units[0].class is 1"},
+    {"owner", "\"units\"", "\"tensors\": 11", "\"tensors\": 10", "is of unit 0, expected 1"},
+    {"owner", "\"units\"", "\"tensors\": 11", "\"tensors\": 99", "is of unit 1, expected 0"},
+    {"owner", "\"units\"", "\"bytes\": ", "\"bytes\": 7", "units[0].bytes is 7"},
+    {"owner", "\"units\"", "\"first_element\": 0", "\"first_element\": 1",
+     "units[0].first_element is 1, but the rest of the file says 0"},
+    {"owner", "\"segments\"", "[1, 0, ", "[2, 0, ", "units[0].segments[0] is [2, 0,"},
+    {"owner", "\"columns\"", "\"rule\"", "\"role\"", "columns[7] is 'role', expected 'rule'"},
+    {"owner", "\"tensors\": [\n", "\"owner\", 1", "\"owner\", 8", "expected an owner below 8"},
+    {"owner", "\"tensors\": [\n", "\"owner\", 1", "\"owner\", null", "expected an owner below 8"},
+    {"owner", "\"tensors\": [\n", "\"adamw\"", "\"muon\"", "has optimizer muon, expected adamw"},
+    {"owner", "\"tensors\": [\n", "\"matrix\"", "\"matrx\"", "tensors[2]"},
+    {"owner", "\"tensors\": [\n", "null, 96, ", "null, 98, ", "has offset 98, expected 96"},
+    {"zero1", "", "\"flat_slice\": ", "\"flat_slice\": 1", "flat_slice is 1"},
+    {"owner", "", "\"flat_slice\": null", "\"flat_slice\": 4", "no tensor has rule flat"},
+    {"zero3+stock", "\"tensors\": [\n", "\"chunk\", null, 6", "\"chunk\", null, 7",
+     "has 7 rows a rank, expected 6"},
+    {"zero3+stock", "\"tensors\": [\n", "\"chunk\", null, 6", "\"replicated\", null, null",
+     "has rule replicated, but layout 'zero3+stock' has chunk"},
+};
+
+START_TEST(a_plan_that_contradicts_itself_is_refused)
+{
+    struct job j = plans_job();
+
+    for (size_t i = 0; i < sizeof(lies) / sizeof(lies[0]); i++) {
+        char *text, *wrong;
+        int status;
+
+        make("block", lies[i].layout, &j, 8);
+        text = text_of(&plan);
+        wrong = edit(text, lies[i].anchor, lies[i].from, lies[i].to);
+        status = plan_from_json(wrong, strlen(wrong), "plan.json", &a, &again, &e);
+        if (!status)
+            status = layout_check(&again, &e);
+        ck_assert_msg(status == -1, "'%s' -> '%s' is taken", lies[i].from, lies[i].to);
+        ck_assert_msg(strstr(e.msg, lies[i].says) != NULL, "'%s' -> '%s' says: %s", lies[i].from,
+                      lies[i].to, e.msg);
+        mem_free(text);
+        mem_free(wrong);
+        arena_release(&a);
+    }
+}
+END_TEST
+
+START_TEST(vectors_of_a_unit_have_one_owner)
+{
+    struct job j = plans_job();
+    char *text;
+
+    make("block", "owner", &j, 8);
+    plan.place[1].owner = 5;
+    memset(plan.load_flops, 0, 8 * sizeof(uint64_t));
+    plan.flops_max = plan.bytes_max = 0;
+    plan.flops_mean = plan.bytes_mean = 0;
+    fill_loads(&plan);
+    text = text_of(&plan);
+    ck_assert_msg(plan_from_json(text, strlen(text), "plan.json", &a, &again, &e) == 0, "%s",
+                  e.msg);
+    ck_assert_int_eq(layout_check(&again, &e), -1);
+    ck_assert_msg(strstr(e.msg, "go to one rank") != NULL, "%s", e.msg);
+    mem_free(text);
+    arena_release(&a);
+}
+END_TEST
+
+START_TEST(a_cut_text_is_refused_wherever_it_is_cut)
+{
+    struct job j = plans_job();
+    char *text;
+
+    make("one-layer", "owner", &j, 3);
+    text = text_of(&plan);
+    for (size_t n = 0; n + 1 < strlen(text); n += 61)
+        MUST(plan_from_json(text, n, "plan.json", &a, &again, &e) == -1, "%zu bytes are taken", n);
+    mem_free(text);
+    arena_release(&a);
+}
+END_TEST
+
+SUITE_MAIN("model/plan", a_plan_reads_back_and_lowers_to_the_same_program,
+           the_model_reads_back_field_by_field, shards_can_be_placed_from_the_file_alone,
+           segments_by_hand, a_plan_for_16384_ranks_is_small, counts_beyond_2_to_the_53_are_exact,
+           a_file_is_read_with_its_layout_checked, a_plan_that_contradicts_itself_is_refused,
+           vectors_of_a_unit_have_one_owner, a_cut_text_is_refused_wherever_it_is_cut)
