@@ -22,6 +22,8 @@ struct command {
 static const struct command commands[] = {
     {"model", cmd_model, "tensors, parameter counts, matrix/tail split, units"},
     {"topo", cmd_topo, "a cluster: picture, rates, checks, sources"},
+    {"plan", cmd_plan, "owners and loads; writes a plan file"},
+    {"sim", cmd_sim, "one layout in detail: step time, memory, traffic, trace"},
     {"compare", cmd_compare, "one row a layout: the main job"},
 };
 enum { N_COMMANDS = sizeof(commands) / sizeof(commands[0]) };

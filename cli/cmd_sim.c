@@ -1,0 +1,202 @@
+/* ballast sim: one layout in detail. */
+#include "cli/command.h"
+#include "cli/commands.h"
+#include "cli/evaluate.h"
+#include "cli/output.h"
+#include "planner/planner.h"
+
+#include <string.h>
+
+static const struct opt rows[] = {
+    {.name = "layout",
+     .letter = 'l',
+     .type = OPT_STRING,
+     .meta = "LAYOUT",
+     .dflt = "owner",
+     .help = "'list' shows all"},
+    {.name = "plan",
+     .type = OPT_STRING,
+     .meta = "FILE",
+     .help = "a plan file in place of MODEL and job options",
+     .cli_only = true},
+    {.name = "trace",
+     .type = OPT_STRING,
+     .meta = "FILE",
+     .help = "write a Chrome trace (Perfetto reads it)",
+     .cli_only = true},
+    {.name = "format",
+     .type = OPT_CHOICE,
+     .choices = table_formats,
+     .dflt = "table",
+     .help = "of the result",
+     .cli_only = true},
+    {.name = "output",
+     .letter = 'o',
+     .type = OPT_STRING,
+     .meta = "FILE",
+     .dflt_note = "stdout",
+     .help = "where the result goes",
+     .cli_only = true},
+    OPT_HELP_ROW,
+};
+
+/* With a plan file only what does not change the plan may be said beside it. */
+static int only_plan(const struct opts *o, struct err *e)
+{
+    for (size_t i = 0; i < setup_options_n; i++)
+        if (opts_get(o, setup_options[i].name)->set && strcmp(setup_options[i].name, "cluster"))
+            return err_set(e, ERR_USAGE, "--%s beside --plan: the plan file says it already",
+                           setup_options[i].name);
+    if (opts_get(o, "layout")->set)
+        return err_set(e, ERR_USAGE, "--layout beside --plan: the plan file says it already");
+    return 0;
+}
+
+/* Another profile of the same shape. */
+static int replace_cluster(const struct opts *o, struct arena *a, struct plan *plan, struct err *e)
+{
+    const struct opt_val *v = opts_get(o, "cluster");
+    struct cluster c;
+
+    if (!v->set)
+        return 0;
+    if (cluster_load(v->text, a, &c, e))
+        return -1;
+    if (c.gpus_per_node != plan->cluster.gpus_per_node)
+        return err_set(e, ERR_INVALID, "--cluster '%s' has %u GPUs a node, the plan's '%s' has %u",
+                       c.name, c.gpus_per_node, plan->cluster.name, plan->cluster.gpus_per_node);
+    if (cluster_resize(&c, plan->job.nodes, e))
+        return -1;
+    plan->cluster = c;
+    return 0;
+}
+
+static int get_plan(struct setup *s, const struct opts *o, struct plan *plan, struct err *e)
+{
+    const struct opt_val *nodes = opts_get(o, "nodes"), *file = opts_get(o, "plan");
+    const char *layout = opts_get(o, "layout")->text;
+
+    if (file->set)
+        return only_plan(o, e) || plan_load(file->text, &s->arena, plan, e) ||
+                       replace_cluster(o, &s->arena, plan, e)
+                   ? -1
+                   : 0;
+    if (nodes->set && nodes->n_list > 1)
+        return err_set(e, ERR_USAGE, "--nodes: sim takes one size, got %zu", nodes->n_list);
+    return setup_check_used(s, &layout, 1, e) ||
+                   setup_plan(s, nodes->set ? nodes->u64s[0] : 0, layout, &s->arena, plan, e) ||
+                   planner_plan(plan, NULL, &s->arena, e)
+               ? -1
+               : 0;
+}
+
+static void one_table(const struct table_col *cols, size_t n,
+                      void (*row)(struct table *, const struct evaluation *),
+                      const struct evaluation *x, enum table_format f, struct strbuf *out)
+{
+    struct table t;
+
+    table_init(&t, cols, n);
+    row(&t, x);
+    table_print(&t, f, out);
+    table_release(&t);
+}
+
+static void print_use(const struct evaluation *x, struct strbuf *out)
+{
+    strbuf_puts(out, "busy (busiest instance, share of the step):");
+    for (int i = 0; i < RESOURCE_N; i++)
+        if (x->p.busy[i] > 0)
+            strbuf_printf(out, "%s %s %.1f %%", i ? "," : "",
+                          sim_resource_name((enum sim_resource)i), 100 * x->p.busy[i]);
+    strbuf_puts(out, "\n");
+}
+
+static void print_text(const struct evaluation *x, enum table_format f, struct strbuf *out)
+{
+    const struct sim_memory *m = &x->p.memory;
+    const struct program *p = &x->program;
+
+    evaluate_title(x->plan, out);
+    strbuf_puts(out, "\n");
+    one_table(evaluate_cols, evaluate_cols_n, evaluate_row, x, f, out);
+    strbuf_puts(out, "\n");
+    one_table(evaluate_time_cols, evaluate_time_cols_n, evaluate_time_row, x, f, out);
+    strbuf_puts(out, "\n");
+    one_table(evaluate_memory_cols, evaluate_memory_cols_n, evaluate_memory_row, x, f, out);
+    strbuf_puts(out, "\n");
+    print_use(x, out);
+    strbuf_printf(out,
+                  "memory peaks on rank %u at %.1f ms in %s of unit %s; the emptiest rank peaks at "
+                  "%.2f GiB\n",
+                  m->rank, (double)m->at_ps / 1e9, p->ops[m->at.op].name,
+                  p->model->units[m->at.unit].name, (double)m->driver_min_bytes / 0x1p30);
+    strbuf_printf(
+        out, "program: %u operations, %u loops; simulated: %llu activities, %u classes of ranks\n",
+        p->n_ops, p->n_loops, (unsigned long long)x->p.n_activities, x->p.n_classes);
+    strbuf_puts(out, "No measurement has validated these predictions yet (docs/METRICS.md).\n");
+}
+
+static void print_json(const struct evaluation *x, int argc, char **argv, struct strbuf *out)
+{
+    cJSON *doc = output_document("ballast-sim", 1, argc, argv), *busy;
+    struct table t;
+
+    table_init(&t, evaluate_cols, evaluate_cols_n);
+    evaluate_row(&t, x);
+    json_add_str(doc, "model", x->plan->model.name);
+    json_add_str(doc, "cluster", x->plan->cluster.name);
+    json_add_tree(doc, "rows", table_to_json(&t));
+    busy = json_add_object(doc, "busy");
+    for (int i = 0; i < RESOURCE_N; i++)
+        json_add_double(busy, sim_resource_name((enum sim_resource)i), x->p.busy[i]);
+    json_add_u64(doc, "peak_rank", x->p.memory.rank);
+    json_add_double(doc, "peak_at_ms", (double)x->p.memory.at_ps / 1e9);
+    json_add_str(doc, "peak_unit", x->program.model->units[x->p.memory.at.unit].name);
+    json_add_u64(doc, "operations", x->program.n_ops);
+    json_add_u64(doc, "activities", x->p.n_activities);
+    json_print(doc, true, out);
+    strbuf_puts(out, "\n");
+    json_free(doc);
+    table_release(&t);
+}
+
+static int simulate(struct setup *s, const struct opts *o, int argc, char **argv,
+                    struct strbuf *out, struct err *e)
+{
+    enum table_format f = (enum table_format)opts_get(o, "format")->u64;
+    const struct opt_val *trace = opts_get(o, "trace");
+    struct sim_options so = {.keep_trace = trace->set};
+    struct plan *plan = ARENA_NEW(&s->arena, struct plan, 1);
+    struct evaluation x;
+
+    if (get_plan(s, o, plan, e) || evaluate(plan, &so, &s->arena, &x, e))
+        return -1;
+    if (trace->set && sim_write_trace(trace->text, &x.program, &x.p, e))
+        return -1;
+    if (f == TABLE_AS_JSON)
+        print_json(&x, argc, argv, out);
+    else if (f == TABLE_AS_CSV)
+        one_table(evaluate_cols, evaluate_cols_n, evaluate_row, &x, f, out);
+    else
+        print_text(&x, f, out);
+    return x.fits ? 0 : 1;
+}
+
+int cmd_sim(int argc, char **argv, struct err *e)
+{
+    const struct command_frame frame = {
+        .usage = "usage: ballast sim MODEL --cluster CLUSTER --nodes N --layout LAYOUT [options]\n"
+                 "       ballast sim --plan plan.json [--cluster CLUSTER] [--trace FILE]\n\n"
+                 "Predicts one training step: phases, critical path, link use, memory by part, "
+                 "bytes moved.\n"
+                 "Exit status 1 when it does not fit.\n\n",
+        .rows = rows,
+        .n_rows = sizeof(rows) / sizeof(rows[0]),
+        .layouts = "layout",
+        .instead = "plan",
+        .run = simulate,
+    };
+
+    return command_run(&frame, argc, argv, e);
+}
