@@ -45,8 +45,10 @@ static const struct table_col cols[] = {
     {"bound", NULL, TABLE_INT, 0, TABLE_AUTO},
     {"gap_percent", "gap %", TABLE_FIXED, 3, TABLE_AUTO},
     {"optimal", "proven", TABLE_BOOL, 0, TABLE_AUTO},
-    {"bytes_max", "resident GiB max", TABLE_GIB, 2, TABLE_AUTO},
-    {"bytes_mean", "mean", TABLE_GIB, 2, TABLE_AUTO},
+    {"bytes_max", NULL, TABLE_INT, 0, TABLE_AUTO},
+    {"resident_max_gib", "resident GiB max", TABLE_GIB, 2, TABLE_AUTO},
+    {"bytes_mean", NULL, TABLE_FIXED, 0, TABLE_AUTO},
+    {"resident_mean_gib", "mean", TABLE_GIB, 2, TABLE_AUTO},
     {"idle_ranks", "idle ranks", TABLE_INT, 0, TABLE_AUTO},
     {"fits", "fits", TABLE_BOOL, 0, TABLE_AUTO},
     {"solver", "solver", TABLE_TEXT, 0, TABLE_AUTO},
@@ -88,7 +90,9 @@ static void plan_row(struct table *t, const struct plan *plan)
     table_set_double(t, "gap_percent", plan->gap_percent);
     table_set_bool(t, "optimal", plan->optimal);
     table_set_u64(t, "bytes_max", plan->bytes_max);
+    table_set_u64(t, "resident_max_gib", plan->bytes_max);
     table_set_double(t, "bytes_mean", plan->bytes_mean);
+    table_set_double(t, "resident_mean_gib", plan->bytes_mean);
     table_set_u64(t, "idle_ranks", idle_ranks(plan));
     table_set_bool(t, "fits", fits(plan));
     table_set_str(t, "solver", plan->solver);
