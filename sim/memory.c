@@ -85,7 +85,8 @@ static void collect(const struct run *r, struct changes *c)
             c->n++;
         }
     }
-    qsort(c->list, c->n, sizeof(*c->list), by_time);
+    if (c->n)
+        qsort(c->list, c->n, sizeof(*c->list), by_time);
 }
 
 /* Does a change concern only some ranks? */
