@@ -57,8 +57,8 @@ static int run_block(const struct setup *s, uint64_t nodes, const char *const *l
     for (size_t i = 0; i < n; i++) {
         struct plan *plan = ARENA_NEW(a, struct plan, 1);
 
-        if (setup_plan(s, nodes, layouts[i], a, plan, e) || planner_plan(plan, NULL, a, e) ||
-            evaluate(plan, &o, a, &b->x[i], e))
+        if (setup_plan(s, nodes, layouts[i], a, plan, e) ||
+            planner_plan(plan, &evaluate_time, a, e) || evaluate(plan, &o, a, &b->x[i], e))
             return -1;
         if (b->x[i].fits && (!b->best || b->x[i].p.step_ps < b->best->p.step_ps))
             b->best = &b->x[i];

@@ -146,28 +146,10 @@ static void summary(const struct plan *plan, enum table_format f, int argc, char
     table_release(&t);
 }
 
-static double simulated_s(void *ctx, const struct plan *plan)
-{
-    struct sim_options o = {0};
-    struct evaluation x;
-    struct plan copy = *plan;
-    struct arena a;
-    struct err e;
-    double s = INFINITY;
-
-    (void)ctx;
-    arena_init(&a);
-    if (!evaluate(&copy, &o, &a, &x, &e))
-        s = (double)x.p.step_ps / 1e12;
-    arena_release(&a);
-    return s;
-}
-
 static int make_plan(struct setup *s, const struct opts *o, int argc, char **argv,
                      struct strbuf *out, struct err *e)
 {
     const struct opt_val *nodes = opts_get(o, "nodes"), *file = opts_get(o, "output");
-    const struct planner_time time = {simulated_s, NULL};
     const char *layout = opts_get(o, "layout")->text;
     struct plan plan;
 
@@ -175,7 +157,7 @@ static int make_plan(struct setup *s, const struct opts *o, int argc, char **arg
         return err_set(e, ERR_USAGE, "--nodes: plan takes one size, got %zu", nodes->n_list);
     if (setup_check_used(s, &layout, 1, e) ||
         setup_plan(s, nodes->set ? nodes->u64s[0] : 0, layout, &s->arena, &plan, e) ||
-        planner_plan(&plan, &time, &s->arena, e))
+        planner_plan(&plan, &evaluate_time, &s->arena, e))
         return -1;
     if (file->set && write_plan(&plan, file->text, e))
         return -1;

@@ -85,7 +85,7 @@ static int get_plan(struct setup *s, const struct opts *o, struct plan *plan, st
         return err_set(e, ERR_USAGE, "--nodes: sim takes one size, got %zu", nodes->n_list);
     return setup_check_used(s, &layout, 1, e) ||
                    setup_plan(s, nodes->set ? nodes->u64s[0] : 0, layout, &s->arena, plan, e) ||
-                   planner_plan(plan, NULL, &s->arena, e)
+                   planner_plan(plan, &evaluate_time, &s->arena, e)
                ? -1
                : 0;
 }

@@ -4,6 +4,7 @@
 
 #include "core/table.h"
 #include "model/plan.h"
+#include "planner/planner.h"
 #include "sim/sim.h"
 
 struct evaluation {
@@ -18,6 +19,9 @@ struct evaluation {
 /* Everything is in `a`. */
 int evaluate(struct plan *plan, const struct sim_options *o, struct arena *a,
              struct evaluation *out, struct err *e);
+
+/* Simulated step time of a candidate, for --objective time. */
+extern const struct planner_time evaluate_time;
 
 extern const struct table_col evaluate_cols[];
 extern const size_t evaluate_cols_n;

@@ -90,6 +90,7 @@ int lower_begin(struct lower *l, const struct plan *plan, struct arena *a, struc
     l->a = a;
     l->p = p;
     p->model = &plan->model;
+    p->place = plan->place;
     p->world = plan->world;
     p->gpus_per_node = plan->cluster.gpus_per_node;
     p->n_micro = (uint32_t)plan->job.grad_accum;
@@ -792,6 +793,17 @@ void lower_optimizer_end(struct lower *l)
 
 int lower_end(struct lower *l, struct err *e)
 {
+    l->p->known = (struct known_buffers){
+        .params = l->params,
+        .states = l->states,
+        .master = l->master,
+        .weights = l->weights,
+        .inputs = l->inputs,
+        .input_grads = l->input_grads,
+        .grads = l->grads,
+        .grad_shard = l->grad_shard,
+        .grad_owned = l->grad_owned,
+    };
     l->p->roles = ARENA_NEW(l->a, struct role, 1);
     l->p->roles[0] =
         (struct role){.name = "rank", .n_ranks = l->n, .rank_stride = 1, .n_ops = l->p->n_ops};

@@ -168,7 +168,8 @@ struct operand {
     uint32_t buffer;
     uint32_t tensor; /* index in the unit of the buffer, OPERAND_WHOLE or OPERAND_ITEM */
     uint8_t access;  /* enum access */
-    int32_t d_unit;  /* the buffer of unit + d_unit: +1 what the next unit takes, -u a tied head's table */
+    int32_t
+        d_unit; /* the buffer of unit + d_unit: +1 what the next unit takes, -u a tied head's table */
 };
 
 enum coll_kind {
@@ -235,8 +236,21 @@ struct role {
     uint32_t first_op, n_ops;
 };
 
+/* Buffers that a reader has to know by what they are; PROGRAM_NONE where the layout has none. */
+struct known_buffers {
+    uint32_t params, states, master; /* resident */
+    uint32_t weights;                /* what kernels read: gathered units, or params */
+    uint32_t inputs, input_grads;    /* of units */
+    uint32_t grads, grad_shard,
+        grad_owned; /* of a unit (or of all parameters); reduced: even part, owned part */
+};
+
+struct placement; /* model/plan.h */
+
 struct program {
-    const struct model *model; /* borrowed */
+    const struct model *model;     /* borrowed */
+    const struct placement *place; /* [n_tensors], borrowed from the plan */
+    struct known_buffers known;
     uint32_t world;
     uint32_t gpus_per_node;
     uint32_t n_micro;
