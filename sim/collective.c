@@ -94,6 +94,31 @@ struct steps {
     double in_node, net;
 };
 
+/* `k` times around a ring of n ranks on that many nodes. */
+static struct steps ring_steps(double n, double nodes, double k)
+{
+    if (nodes <= 1)
+        return (struct steps){k * (n - 1), 0};
+    return (struct steps){k * (n - 1) * (n - nodes) / n, k * (n - 1) * nodes / n};
+}
+
+/* Rings over ranges of neighbours, all at once: the most steps of either kind that one of them takes. */
+static struct steps range_steps(const struct program *p, const struct segment_table *t,
+                                uint32_t row)
+{
+    struct steps most = {0, 0};
+
+    for (uint32_t i = t->start[row]; i < t->start[row + 1]; i++) {
+        uint32_t first = t->segments[i].to_first, n = t->segments[i].to_n;
+        uint32_t nodes = (first + n - 1) / p->gpus_per_node - first / p->gpus_per_node + 1;
+        struct steps s = ring_steps(n, nodes, 1);
+
+        most.in_node = fmax(most.in_node, s.in_node);
+        most.net = fmax(most.net, s.net);
+    }
+    return most;
+}
+
 static struct steps count_steps(const struct program *p, const struct op *o,
                                 const struct instance *i, const struct group_shape *s,
                                 enum coll_algo algo)
@@ -118,13 +143,10 @@ static struct steps count_steps(const struct program *p, const struct op *o,
             c->kind == COLL_SEGMENT_GATHER || c->kind == COLL_SEGMENT_REDUCE
                 ? &p->segment_tables[c->table]
                 : NULL;
-        const struct segment *seg =
-            t ? &t->segments[t->start[t->n_units == 1 ? 0 : i->unit]] : NULL;
+        uint32_t row = t && t->n_units > 1 ? i->unit : 0;
 
-        if (seg && seg->to_n < s->n) { /* ranges: the longest is what its bytes say; neighbours */
-            n = seg->to_n;
-            nodes = ceil(n / p->gpus_per_node);
-        }
+        if (t && t->segments[t->start[row]].to_n < s->n)
+            return range_steps(p, t, row);
         switch (algo) {
         case ALGO_P2P:
             return (struct steps){ceil((g - 1) / P2P_AT_ONCE), ceil((n - g) / P2P_AT_ONCE)};
@@ -143,9 +165,7 @@ static struct steps count_steps(const struct program *p, const struct op *o,
     case COLL_N:
         break;
     }
-    if (nodes <= 1)
-        return (struct steps){k * (n - 1), 0};
-    return (struct steps){k * (n - 1) * (n - nodes) / n, k * (n - 1) * nodes / n};
+    return ring_steps(n, nodes, k);
 }
 
 /* ---- use of links ---- */

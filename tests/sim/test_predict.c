@@ -217,41 +217,95 @@ START_TEST(a_step_lasts_at_least_what_its_busiest_parts_need)
 }
 END_TEST
 
-/* c22: no input may be ignored silently. Two nodes; each rate a tenth makes the step longer. */
-START_TEST(lower_rates_lengthen_the_step)
+/* c22: no input may be ignored silently. Two nodes under two leaves; each change must lengthen the step of some layout
+ * and shorten that of none. */
+#define EACH(array, by)                                                                            \
+    do {                                                                                           \
+        for (int k = 0; k < PROTOCOL_N; k++)                                                       \
+            (array)[k] *= (by);                                                                    \
+    } while (0)
+#define CHANGES(X)                                                                                 \
+    X(plan.cluster.nvlink_Bps /= 10)                                                               \
+    X(plan.cluster.nvlink_efficiency /= 10)                                                        \
+    X(plan.cluster.nic_Bps /= 10)                                                                  \
+    X(plan.cluster.nic_efficiency /= 10)                                                           \
+    X(plan.cluster.nics_per_node = 1; memset(plan.cluster.nic_of_gpu, 0, 8))                       \
+    X(plan.cluster.oversubscription *= 40)                                                         \
+    X(plan.cluster.hop_s *= 1000)                                                                  \
+    X(plan.cluster.device.peak_flops /= 10)                                                        \
+    X(plan.cluster.device.hbm_Bps /= 10)                                                           \
+    X(plan.cluster.device.attention_flops /= 10)                                                   \
+    X(plan.cluster.device.n_sm /= 100; plan.cluster.device.peak_flops /= 100)                      \
+    X(plan.cluster.device.gemm_efficiency /= 10)                                                   \
+    X(plan.cluster.device.gemm_k0 *= 100)                                                          \
+    X(plan.cluster.device.hbm_efficiency /= 10)                                                    \
+    X(plan.cluster.device.sustained_factor *= 10)                                                  \
+    X(plan.cluster.device.launch_s *= 1000)                                                        \
+    X(plan.cluster.device.kernel_s *= 100)                                                         \
+    X(EACH(plan.cluster.coll.base_s, 100))                                                         \
+    X(EACH(plan.cluster.coll.step_s, 100))                                                         \
+    X(EACH(plan.cluster.coll.net_step_s, 100))                                                     \
+    X(EACH(plan.cluster.coll.rate_share, 0.1))                                                     \
+    X(plan.cluster.coll.ramp_s *= 100)                                                             \
+    X(plan.cluster.coll.ramp_at_s /= 100)                                                          \
+    X(plan.job.seq_len *= 4)                                                                       \
+    X(plan.job.micro_batch *= 4)                                                                   \
+    X(plan.job.grad_accum *= 4)                                                                    \
+    X(plan.job.ns_steps *= 4)                                                                      \
+    X(plan.job.prefetch = 0)                                                                       \
+    X(plan.job.bucket_bytes /= 1024)                                                               \
+    X(plan.job.param_dtype = DTYPE_FP32)                                                           \
+    X(plan.job.grad_dtype = DTYPE_FP32)                                                            \
+    X(plan.job.recompute = RECOMPUTE_FULL)                                                         \
+    X(plan.job.gather = ALGO_PADDED)
+
+static void mixed(const char *layout)
 {
     struct job j = plans_job();
 
+    j.recompute = RECOMPUTE_NONE;
+    j.bucket_bytes = 1 << 20;
+    j.gather = ALGO_RING;
+    make("block:layers=3,hidden=512,ffn=2048,heads=8,mlp=swiglu,vocab=2000", layout, &j, 16, 8);
+    real_cluster(&plan.cluster);
+    plan.cluster.nodes_per_leaf = 1;
+    plan.cluster.hop_s = 1e-6;
+    plan.cluster.device.launch_s = 1e-7;
+    plan.cluster.device.kernel_s = 1e-6;
+    plan.cluster.device.attention_flops = 1e12;
+    plan.cluster.device.hbm_Bps = 2e11;
+    plan.cluster.coll.rate_share[PROTOCOL_LL] = 0.1; /* so that Simple, with its ramp, is taken */
+    plan.cluster.coll.rate_share[PROTOCOL_LL128] = 0.2;
+}
+
+START_TEST(no_input_is_ignored)
+{
+    int64_t before[PLANS_N_LAYOUTS];
+
     for (int l = 0; l < PLANS_N_LAYOUTS; l++) {
-        double *rates[6];
-        int64_t before;
-
-        make("llama", plans_layouts[l], &j, 16, 8);
-        real_cluster(&plan.cluster);
-        plan.cluster.device.launch_s = 0;
-        plan.cluster.device.peak_flops = 1e11;
-        plan.cluster.device.hbm_Bps = 1e11;
-        plan.cluster.device.attention_flops = 1e10;
-        plan.cluster.nvlink_Bps = 1e9;
-        plan.cluster.nic_Bps = 5e8;
-        rates[0] = &plan.cluster.nvlink_Bps;
-        rates[1] = &plan.cluster.nic_Bps;
-        rates[2] = &plan.cluster.nic_efficiency;
-        rates[3] = &plan.cluster.device.peak_flops;
-        rates[4] = &plan.cluster.device.hbm_Bps;
-        rates[5] = &plan.cluster.device.attention_flops;
+        mixed(plans_layouts[l]);
         predict(false);
-        before = pr.step_ps;
-        for (int i = 0; i < 6; i++) {
-            double saved = *rates[i];
-
-            *rates[i] /= 10;
-            predict(false);
-            ck_assert_msg(pr.step_ps > before, "%s: rate %d changes nothing", plan.layout_full, i);
-            *rates[i] = saved;
-        }
+        before[l] = pr.step_ps;
         arena_release(&a);
     }
+#define X(change)                                                                                  \
+    {                                                                                              \
+        int longer = 0;                                                                            \
+                                                                                                   \
+        for (int l = 0; l < PLANS_N_LAYOUTS; l++) {                                                \
+            mixed(plans_layouts[l]);                                                               \
+            change;                                                                                \
+            plans_lower(&plan, &a, &prog);                                                         \
+            predict(false);                                                                        \
+            ck_assert_msg(pr.step_ps >= before[l], "%s: '%s' shortens %lld to %lld",               \
+                          plan.layout_full, #change, (long long)before[l], (long long)pr.step_ps); \
+            longer += pr.step_ps > before[l];                                                      \
+            arena_release(&a);                                                                     \
+        }                                                                                          \
+        ck_assert_msg(longer > 0, "'%s' changes nothing", #change);                                \
+    }
+    CHANGES(X)
+#undef X
 }
 END_TEST
 
@@ -414,6 +468,34 @@ START_TEST(an_owner_that_sends_to_63_ranks_is_bound_by_its_port)
         ck_assert_int_gt(alone(ALGO_PADDED), 6 * alone(ALGO_RING));
         arena_release(&a);
     }
+}
+END_TEST
+
+/* Cut matrices are gathered by neighbours, all at once. Two ranges inside a node: no step between nodes, though the
+ * group has two. One more range across the boundary of the nodes: one step, and the bytes of the first on a NIC. */
+START_TEST(a_range_takes_the_steps_that_it_spans)
+{
+    static const struct segment s[] = {
+        {.root = 2, .to_first = 2, .to_n = 3, .bytes = 3000},
+        {.root = 8, .to_first = 8, .to_n = 2, .tensor = 1, .bytes = 10},
+        {.root = 7, .to_first = 7, .to_n = 2, .tensor = 2, .bytes = 3000}};
+    static uint32_t start[] = {0, 2};
+    static const struct segment_table t = {.n_units = 1, .start = start, .segments = s};
+
+    arena_init(&a);
+    one_collective(16, 8);
+    prog.segment_tables = (struct segment_table *)(uintptr_t)&t;
+    prog.n_segment_tables = 1;
+    op.coll.kind = COLL_SEGMENT_GATHER;
+    op.coll.table = 0;
+    for (int i = 0; i < PROTOCOL_N; i++)
+        plan.cluster.coll.net_step_s[i] = 1e-3;
+    ck_assert_int_eq(alone(ALGO_P2P), 60000); /* 2 x 3000 bytes out at 100 GB/s */
+    ck_assert_int_eq(alone(ALGO_RING), 30000);
+    start[1] = 3;
+    ck_assert_int_eq(alone(ALGO_RING), 1000000000 + 300000);
+    start[1] = 2;
+    arena_release(&a);
 }
 END_TEST
 
@@ -617,6 +699,61 @@ START_TEST(memory_of_owners_by_hand)
 }
 END_TEST
 
+/* One token, so that the optimizer holds most. Workspace of down [64,256] in bf16: 2*64*64 + 64*256 elements, 49,152 bytes;
+ * gather-once keeps every matrix twice in bf16 beside it: 4 bytes an element. Gradients are a rank's half. */
+START_TEST(memory_of_the_optimizer_by_hand)
+{
+    static const char text[] = "block:layers=2,hidden=64,ffn=256,heads=4";
+    struct job j = plans_job();
+
+    j.seq_len = j.micro_batch = 1;
+    make(text, "ddp", &j, 1, 8);
+    predict(false);
+    ck_assert_uint_eq(pr.memory.parts[MEM_WORKSPACE], 49152);
+    ck_assert_uint_eq(pr.memory.parts[MEM_ACTIVATIONS], 0);
+    ck_assert_uint_eq(pr.memory.peak_bytes, 8 * plan.model.total_params +
+                                                4 * plan.model.matrix_params +
+                                                8 * plan.model.tail_params + 49152);
+    arena_release(&a);
+    make(text, "zero3+gather-once", &j, 2, 8);
+    predict(false);
+    ck_assert_uint_eq(pr.memory.parts[MEM_WORKSPACE], 4 * plan.model.matrix_params + 49152);
+    ck_assert_uint_eq(pr.memory.parts[MEM_GRADS], plan.model.total_params);
+    ck_assert_uint_eq(pr.memory.parts[MEM_GATHERED], 0);
+    arena_release(&a);
+}
+END_TEST
+
+/* A padded gather on 8 ranks: down [64,256] is the largest share, 32,768 bytes, so 262,144 land beside the unit. */
+START_TEST(memory_of_a_padded_gather_by_hand)
+{
+    struct job j = plans_job();
+
+    j.seq_len = j.micro_batch = 1;
+    j.gather = ALGO_PADDED;
+    make("block:layers=1,hidden=64,ffn=256,heads=4", "owner", &j, 8, 8);
+    predict(false);
+    ck_assert_uint_eq(pr.memory.parts[MEM_BUFFERS], 262144);
+    ck_assert_uint_eq(pr.memory.parts[MEM_GATHERED], 2 * plan.model.total_params);
+    ck_assert_uint_eq(pr.memory.parts[MEM_GRADS], 0);
+    arena_release(&a);
+}
+END_TEST
+
+/* 4 tokens, 1000 words: the fp32 loss buffer, 16,000 bytes, meets the logits, 8000, then their gradient, 8000. */
+START_TEST(memory_of_logits_by_hand)
+{
+    struct job j = plans_job();
+
+    j.seq_len = 4;
+    j.micro_batch = 1;
+    make("block:layers=1,hidden=2,ffn=4,heads=1,mlp=swiglu,vocab=1000", "ddp", &j, 1, 8);
+    predict(false);
+    ck_assert_uint_eq(pr.memory.parts[MEM_LOGITS], 24000);
+    arena_release(&a);
+}
+END_TEST
+
 START_TEST(context_and_fragmentation_come_on_top)
 {
     tiny(1, "ddp", RECOMPUTE_NONE, 1);
@@ -632,10 +769,12 @@ END_TEST
 
 SUITE_MAIN("sim/predict", folded_equals_unfolded, folded_equals_unfolded_with_buckets_and_experts,
            phases_and_paths_sum_to_the_step, a_step_lasts_at_least_what_its_busiest_parts_need,
-           lower_rates_lengthen_the_step, relabelled_ranks_change_nothing,
+           no_input_is_ignored, relabelled_ranks_change_nothing,
            ring_all_gather_takes_what_its_flows_take,
            an_owner_that_sends_to_63_ranks_is_bound_by_its_port,
            a_toy_step_takes_what_a_hand_calculation_says,
            a_lowered_step_without_compute_is_its_traffic, memory_of_ddp_by_hand,
            memory_of_recomputation_by_hand, memory_of_owners_by_hand,
+           memory_of_the_optimizer_by_hand, memory_of_a_padded_gather_by_hand,
+           memory_of_logits_by_hand, a_range_takes_the_steps_that_it_spans,
            context_and_fragmentation_come_on_top)
