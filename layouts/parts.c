@@ -21,6 +21,25 @@ uint64_t part_chunk_bytes(const struct plan *plan, uint32_t unit, enum dtype d)
     return dtype_bytes(d, sum) * plan->world;
 }
 
+uint64_t part_owned_bytes(const struct plan *plan, uint32_t unit, enum dtype d)
+{
+    const struct unit *u = &plan->model.units[unit];
+    uint64_t sum = 0, most = 0;
+
+    for (uint32_t i = u->first; i < u->first + u->n; i++) {
+        uint64_t mine = 0;
+
+        if (plan->place[i].rule != PLACE_OWNER)
+            continue;
+        sum += plan->model.tensors[i].numel;
+        for (uint32_t k = u->first; k < u->first + u->n && plan->job.gather == ALGO_PADDED; k++)
+            if (plan->place[k].rule == PLACE_OWNER && plan->place[k].owner == plan->place[i].owner)
+                mine += plan->model.tensors[k].numel;
+        most = num_max(most, mine);
+    }
+    return dtype_bytes(d, plan->job.gather == ALGO_PADDED ? most * plan->world : sum);
+}
+
 uint64_t part_slice(const struct plan *plan)
 {
     return num_ceil_div(plan->model.total_params, plan->world);

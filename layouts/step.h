@@ -86,6 +86,9 @@ void lower_tail_step(struct lower *l);
  * whose placement is `rule`. */
 uint64_t part_chunk_bytes(const struct plan *plan, uint32_t unit, enum dtype d);
 uint64_t part_unit_bytes(const struct plan *plan, uint32_t unit, enum dtype d);
+/* Bytes of a unit that owners send to one rank, or get from one: what they own of it, with --gather padded the largest
+ * share from each of the W ranks. */
+uint64_t part_owned_bytes(const struct plan *plan, uint32_t unit, enum dtype d);
 /* Elements of the flat slice of a rank (ZeRO-1): slices of ceil(total/n). */
 uint64_t part_slice(const struct plan *plan);
 /* Owner segments of every unit, in `d` bytes, ordered by offset; neighbours of one owner merge. */

@@ -133,7 +133,7 @@ static uint64_t cut_bytes(const struct plan *plan)
 static int zero1_formula(const struct plan *plan, uint64_t bytes[PHASE_N], struct err *e)
 {
     const struct job *j = &plan->job;
-    uint64_t w = plan->world, owned = 0, even = 0, even_refresh = 0;
+    uint64_t w = plan->world, even, reduced = 0, refreshed = 0;
 
     (void)e;
     for (int i = 0; i < PHASE_N; i++)
@@ -152,15 +152,14 @@ static int zero1_formula(const struct plan *plan, uint64_t bytes[PHASE_N], struc
         bytes[PHASE_REFRESH] = (w - 1) * dtype_bytes(j->param_dtype, even);
         return 0;
     }
-    for (uint32_t i = 0; i < plan->model.n_tensors; i++)
-        if (plan->place[i].rule == PLACE_OWNER)
-            owned += plan->model.tensors[i].numel;
     for (uint32_t u = 0; u < plan->model.n_units; u++) {
-        even += part_chunk_bytes(plan, u, j->grad_dtype);
-        even_refresh += part_chunk_bytes(plan, u, j->param_dtype);
+        reduced +=
+            part_chunk_bytes(plan, u, j->grad_dtype) + part_owned_bytes(plan, u, j->grad_dtype);
+        refreshed +=
+            part_chunk_bytes(plan, u, j->param_dtype) + part_owned_bytes(plan, u, j->param_dtype);
     }
-    bytes[PHASE_BACKWARD] = (w - 1) * (dtype_bytes(j->grad_dtype, owned) + even);
-    bytes[PHASE_REFRESH] = (w - 1) * (dtype_bytes(j->param_dtype, owned) + even_refresh);
+    bytes[PHASE_BACKWARD] = (w - 1) * reduced;
+    bytes[PHASE_REFRESH] = (w - 1) * refreshed;
     return 0;
 }
 

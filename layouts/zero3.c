@@ -93,16 +93,14 @@ static int zero3_formula(const struct plan *plan, uint64_t bytes[PHASE_N], struc
     if (w == 1)
         return 0;
     for (uint32_t u = 0; u < plan->model.n_units; u++) {
-        uint64_t owned = 0, all;
+        uint64_t all =
+            part_chunk_bytes(plan, u, j->param_dtype) + part_owned_bytes(plan, u, j->param_dtype);
 
-        for (uint32_t i = 0; i < plan->model.units[u].n; i++)
-            if (plan->place[plan->model.units[u].first + i].rule == PLACE_OWNER)
-                owned += plan->model.tensors[plan->model.units[u].first + i].numel;
-        all = part_chunk_bytes(plan, u, j->param_dtype) + dtype_bytes(j->param_dtype, owned);
         gather += all;
         if (u + 1 < plan->model.n_units && !(u == 0 && plan->model.tied))
             again += all;
-        grads += part_chunk_bytes(plan, u, j->grad_dtype) + dtype_bytes(j->grad_dtype, owned);
+        grads +=
+            part_chunk_bytes(plan, u, j->grad_dtype) + part_owned_bytes(plan, u, j->grad_dtype);
     }
     bytes[PHASE_FORWARD] = j->grad_accum * (w - 1) * gather;
     bytes[PHASE_BACKWARD] = j->grad_accum * (w - 1) * (again + grads);

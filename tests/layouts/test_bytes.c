@@ -104,6 +104,32 @@ START_TEST(no_algorithm_but_padding_changes_the_total)
 }
 END_TEST
 
+/* A padded gather carries the largest share from every rank. By hand, W = 3, tiny (below), owners by plans_owners():
+ * matrices q k v o up0 up1 down on 0 2 1 0 2 1 0 of unit 0, the 8 vector elements on 1: shares of 4+4+8, 4+4+8, 4+4
+ * elements; the largest is 16, so 48 elements travel instead of 40. In unit 1 matrices 7.. are on 0 2 1 0 2 1 0 again
+ * (36 mod 3 = 0), vectors on 1: 48. Forward 2 units x 48 x 2 bytes over 2 edges: 384. */
+START_TEST(padding_is_in_the_formula)
+{
+    struct job j = plans_job();
+    uint64_t formula[PHASE_N];
+    struct plan p;
+
+    j.gather = ALGO_PADDED;
+    arena_init(&a);
+    plans_make(&p, &a, "block:layers=2,hidden=2,ffn=4,heads=1", "owner", &j, 3, 8);
+    ck_assert(layout_find(p.layout)->formula(&p, formula, &e) == 0);
+    ck_assert_uint_eq(formula[PHASE_FORWARD], 384);
+    arena_release(&a);
+    for (int m = 0; m < PLANS_N_MODELS; m++)
+        for (int w = 0; w < PLANS_N_WORLDS; w++) {
+            j.grad_dtype = w % 2 ? DTYPE_FP32 : DTYPE_BF16;
+            agree(plans_models[m], "owner", &j, plans_worlds[w], ALGO_AUTO);
+            agree(plans_models[m], "zero1-owner", &j, plans_worlds[w], ALGO_AUTO);
+            agree(plans_models[m], "zero1", &j, plans_worlds[w], ALGO_AUTO);
+        }
+}
+END_TEST
+
 /* ---- by hand ----
  *
  * block:layers=2,hidden=2,ffn=4,heads=1 (split-up): a layer is q, k, v, o [2,2], up0, up1 [2,2] each, down [2,4], and
@@ -272,6 +298,6 @@ END_TEST
 
 SUITE_MAIN("layouts/bytes", formulas_equal_programs_for_every_layout_optimizer_world_and_model,
            formulas_equal_programs_for_every_bucket_and_dtype,
-           no_algorithm_but_padding_changes_the_total, ddp_by_hand, zero1_by_hand,
-           zero1_owner_by_hand, zero3_by_hand, owner_by_hand, uneven_rows_are_padded_on_the_wire,
-           zero1_gathers_at_most_one_matrix_a_boundary)
+           no_algorithm_but_padding_changes_the_total, padding_is_in_the_formula, ddp_by_hand,
+           zero1_by_hand, zero1_owner_by_hand, zero3_by_hand, owner_by_hand,
+           uneven_rows_are_padded_on_the_wire, zero1_gathers_at_most_one_matrix_a_boundary)
