@@ -3,6 +3,7 @@
 #include "cli/commands.h"
 #include "cli/evaluate.h"
 #include "cli/output.h"
+#include "layouts/layout.h"
 #include "planner/planner.h"
 
 #include <string.h>
@@ -77,7 +78,7 @@ static int get_plan(struct setup *s, const struct opts *o, struct plan *plan, st
     const char *layout = opts_get(o, "layout")->text;
 
     if (file->set)
-        return only_plan(o, e) || plan_load(file->text, &s->arena, plan, e) ||
+        return only_plan(o, e) || layout_load_plan(file->text, &s->arena, plan, e) ||
                        replace_cluster(o, &s->arena, plan, e)
                    ? -1
                    : 0;
