@@ -286,9 +286,10 @@ int program_walk_range(const struct program *p, uint32_t rank, uint32_t first_op
                        int (*fn)(void *ctx, const struct instance *i), void *ctx);
 const struct role *program_role(const struct program *p, uint32_t rank);
 
-/* Structural checks: ids, loop nesting, waits on existing ops, groups that fit the world, segments inside their units and
- * disjoint, every reserve released. ERR_INVALID names the op. Used by tests and before exec. */
-
+/* Structural checks, so that no reader has to: every index in range; roles that share out ops and ranks; loops that nest;
+ * items only in loops over items; groups that share out the world; segments with a root in their range, disjoint by
+ * offset; every reserved buffer released by some op; unique names. ERR_INVALID names what is wrong.
+ * O(ops^2 + segments + items). */
 int program_check(const struct program *p, struct err *e);
 
 /* ---- building (layouts/) ---- */
