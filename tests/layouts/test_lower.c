@@ -285,6 +285,50 @@ START_TEST(a_missing_wait_is_seen)
 }
 END_TEST
 
+static const struct step *step_of(const struct steps *s, const char *name, uint32_t unit)
+{
+    for (size_t i = 0; i < s->n; i++)
+        if (!strcmp(prog.ops[s->list[i].at.op].name, name) && s->list[i].at.unit == unit &&
+            s->list[i].at.micro == 0)
+            return &s->list[i];
+    ck_abort_msg("no %s of unit %u", name, unit);
+    return NULL;
+}
+
+/* With p units ahead, unit u is gathered once unit u-1-p is done with, and does not wait for unit u-p; backward mirrors
+ * it. Otherwise memory or overlap would be another than asked for. */
+START_TEST(gathers_run_prefetch_units_ahead)
+{
+    static const char *const layouts[] = {"owner", "zero3+stock"};
+    struct job j = plans_job();
+
+    for (int l = 0; l < 2; l++)
+        for (uint32_t p = 0; p < 4; p++) {
+            struct steps s;
+            uint32_t last;
+
+            j.prefetch = p;
+            lower("llama", layouts[l], &j, 3);
+            last = plan.model.n_units - 1;
+            clocks(&s, 0);
+            for (uint32_t u = 0; u <= last; u++) {
+                const struct step *g = step_of(&s, "gather.forward.begin", u);
+
+                ck_assert(u < 1 + p || before(step_of(&s, "forward.end", u - 1 - p), g));
+                ck_assert(u < p || !before(step_of(&s, "forward.end", u - p), g));
+            }
+            for (uint32_t u = 0; u < last; u++) {
+                const struct step *g = step_of(&s, "gather.backward.begin", u);
+
+                ck_assert(u + 1 + p > last || before(step_of(&s, "backward.end", u + 1 + p), g));
+                ck_assert(u + p > last || !before(step_of(&s, "backward.end", u + p), g));
+            }
+            mem_free(s.list);
+            arena_release(&a);
+        }
+}
+END_TEST
+
 /* ---- counts ---- */
 
 struct tally {
@@ -445,6 +489,32 @@ START_TEST(newton_schulz_flops_by_hand)
 }
 END_TEST
 
+/* facts of the optimizers, for [48,160], fp32 states. Shampoo: two statistics and two roots, momentum and grafting: 2m^2 +
+ * 2n^2 + 2mn elements; products 4m^2 n + 4m n^2, eigendecompositions 9(m^3 + n^3) every 10 steps. SOAP: 2mn + 2m^2 + 2n^2
+ * + m + n; products 6m^2 n + 6m n^2, power iteration and QR (4 + 2 + 8/3)(m^3 + n^3) every 10 steps. */
+START_TEST(preconditioned_optimizers_by_hand)
+{
+    const double m = 48, n = 160, cubes = m * m * m + n * n * n;
+    const struct tensor t = {
+        .role = ROLE_MATRIX, .rows = 160, .cols = 48, .numel = 7680, .n_dims = 2};
+    struct job j = plans_job();
+
+    ck_assert_uint_eq(layout_optimizer_flops(OPTIMIZER_SHAMPOO, 5, 48, 160),
+                      (uint64_t)(4 * m * m * n + 4 * m * n * n + 0.9 * cubes));
+    ck_assert_uint_eq(layout_optimizer_flops(OPTIMIZER_SOAP, 5, 48, 160),
+                      (uint64_t)(6 * m * m * n + 6 * m * n * n + (6 + 8.0 / 3) * cubes / 10));
+    j.optimizer = OPTIMIZER_SHAMPOO;
+    ck_assert_uint_eq(layout_state_bytes(&j, &t), 4 * (2 * 2304 + 2 * 25600 + 2 * 7680));
+    j.optimizer = OPTIMIZER_SOAP;
+    ck_assert_uint_eq(layout_state_bytes(&j, &t), 4 * (2 * 7680 + 2 * 2304 + 2 * 25600 + 208));
+    j.optimizer = OPTIMIZER_MUON;
+    ck_assert_uint_eq(layout_state_bytes(&j, &t), 4 * 7680);
+    j.optimizer = OPTIMIZER_ADAMW;
+    j.state_dtype = DTYPE_BF16;
+    ck_assert_uint_eq(layout_state_bytes(&j, &t), 2 * 2 * 7680);
+}
+END_TEST
+
 /* Momentum and update are elementwise: with cut states every element is touched once in the world (a padded or cut
  * share rounds), with ddp once a rank. Muon with bf16 gradients, fp32 momentum and master: momentum reads g and m, writes
  * m and the bf16 input: 12 bytes; update reads it, reads and writes p and master: 14 bytes. */
@@ -581,10 +651,12 @@ START_TEST(lowering_is_a_function_of_the_plan)
 END_TEST
 
 SUITE_MAIN("layouts/lower", waits_point_backwards_and_order_every_use_of_every_buffer,
-           a_missing_wait_is_seen, forward_and_backward_flops_are_those_of_the_graphs,
+           a_missing_wait_is_seen, gathers_run_prefetch_units_ahead,
+           forward_and_backward_flops_are_those_of_the_graphs,
            full_recomputation_repeats_what_backward_reads,
            newton_schulz_runs_once_a_step_not_once_a_micro_batch,
            optimizer_flops_of_all_ranks_add_up, newton_schulz_flops_by_hand,
+           preconditioned_optimizers_by_hand,
            elementwise_optimizer_traffic_counts_every_element_once,
            ranks_that_own_nothing_walk_empty_loops, owned_bytes_of_all_ranks_are_the_model,
            flat_slices_cut_where_the_count_says, lowering_is_a_function_of_the_plan)

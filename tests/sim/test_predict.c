@@ -217,6 +217,39 @@ START_TEST(a_step_lasts_at_least_what_its_busiest_parts_need)
 }
 END_TEST
 
+/* What a prediction says was sent is what the program sends. */
+START_TEST(bytes_are_those_of_the_program)
+{
+    struct traffic_bytes rank[12], update[12], most;
+    struct job j = plans_job();
+
+    for (int l = 0; l < PLANS_N_LAYOUTS; l++)
+        for (int k = 1; k < 6; k++) {
+            uint64_t optimizer = 0;
+
+            j.gather = all_algos[k];
+            make("llama", plans_layouts[l], &j, 12, 8);
+            predict(false);
+            traffic_step(&prog, ~0u, NULL, NULL, rank);
+            traffic_step(&prog, 1u << PHASE_OPTIMIZER | 1u << PHASE_REFRESH, NULL, NULL, update);
+            most = rank[0];
+            for (int r = 0; r < 12; r++) {
+                most.sent_intra = num_max(most.sent_intra, rank[r].sent_intra);
+                most.sent_inter = num_max(most.sent_inter, rank[r].sent_inter);
+                most.recv_intra = num_max(most.recv_intra, rank[r].recv_intra);
+                most.recv_inter = num_max(most.recv_inter, rank[r].recv_inter);
+                optimizer = num_max(optimizer, update[r].sent_intra + update[r].sent_inter);
+            }
+            ck_assert_uint_eq(pr.bytes_max.sent_intra, most.sent_intra);
+            ck_assert_uint_eq(pr.bytes_max.sent_inter, most.sent_inter);
+            ck_assert_uint_eq(pr.bytes_max.recv_intra, most.recv_intra);
+            ck_assert_uint_eq(pr.bytes_max.recv_inter, most.recv_inter);
+            ck_assert_uint_eq(pr.optimizer_bytes, optimizer);
+            arena_release(&a);
+        }
+}
+END_TEST
+
 /* c22: no input may be ignored silently. Two nodes under two leaves; each change must lengthen the step of some layout
  * and shorten that of none. */
 #define EACH(array, by)                                                                            \
@@ -769,7 +802,7 @@ END_TEST
 
 SUITE_MAIN("sim/predict", folded_equals_unfolded, folded_equals_unfolded_with_buckets_and_experts,
            phases_and_paths_sum_to_the_step, a_step_lasts_at_least_what_its_busiest_parts_need,
-           no_input_is_ignored, relabelled_ranks_change_nothing,
+           bytes_are_those_of_the_program, no_input_is_ignored, relabelled_ranks_change_nothing,
            ring_all_gather_takes_what_its_flows_take,
            an_owner_that_sends_to_63_ranks_is_bound_by_its_port,
            a_toy_step_takes_what_a_hand_calculation_says,
