@@ -1,6 +1,6 @@
 /* kernels/eigen.h - dense symmetric eigenvectors and QR, in double, for the preconditioned optimizers.
  *
- * Without LAPACK: the same bytes on every machine, and no threads. O(n^3), unblocked: fit for the sides of the
+ * Without LAPACK: one order of operations, and no threads. O(n^3), unblocked: fit for the sides of the
  * matrices that one trains on CPUs, some hundreds. Both work in a workspace of kernel_eigen_workspace(n) bytes.
  */
 #ifndef BALLAST_KERNELS_EIGEN_H
