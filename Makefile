@@ -59,7 +59,8 @@ XML_SRCS  := $(shell grep -ls 'include <libxml/' core/*.c model/*.c 2>/dev/null)
 BASE_LIBS  = $(JSON_LIBS) $(if $(XML_SRCS),$(XML_LIBS)) -lm
 # Programs may need more than the base.
 LIBS_ballast = $(GLPK_LIBS)
-LIBS_exec    = -ldl
+# its shared objects call back into it
+LIBS_exec    = -rdynamic -ldl
 ALL_LIBS     = $(GLPK_LIBS) -ldl
 
 # Ask for an option, and its absence is an error.
@@ -77,7 +78,14 @@ endif
 FOLDERS  := core model layouts planner sim exec kernels cli
 SRCS     := $(sort $(wildcard $(addsuffix /*.c,$(FOLDERS))))
 MAINS    := $(filter cli/%_main.c,$(SRCS))
-LIB_SRCS := $(filter-out $(MAINS),$(SRCS))
+# exec/lib_NAME.c -> ballast-NAME.so, which ballast-exec loads when it needs it; built where its library is.
+HAVE_mpi  := $(shell pkg-config --exists ompi-c 2>/dev/null && echo 1)
+HAVE_blas := $(shell pkg-config --exists openblas 2>/dev/null && echo 1)
+MODULE_SRCS := $(filter exec/lib_%.c,$(SRCS))
+MODULES  := $(foreach m,$(MODULE_SRCS:exec/lib_%.c=%),$(if $(HAVE_$(m)),$(BUILD)/ballast-$(m).so))
+PKG_mpi   = ompi-c
+PKG_blas  = openblas
+LIB_SRCS := $(filter-out $(MAINS) $(MODULE_SRCS),$(SRCS))
 LIB_OBJS := $(LIB_SRCS:%.c=$(OBJ)/%.o) $(OBJ)/gen/bundled.o
 LIB      := $(OBJ)/libballast.a
 # cli/ballast_main.c -> ballast, cli/exec_main.c -> ballast-exec
@@ -99,7 +107,7 @@ C_FILES     := $(sort $(wildcard $(foreach d,$(FOLDERS) tests tests/*,$(d)/*.c $
 .PHONY: all run test test-run check-san check-deps fuzz fuzz-run bench format format-check install uninstall clean help \
         install-deps tests FORCE
 
-all: $(PROGRAMS) $(LIB)
+all: $(PROGRAMS) $(MODULES) $(LIB)
 
 # ---- compile and link ----
 
@@ -150,6 +158,13 @@ $(call program,$(1)): $(OBJ)/cli/$(1)_main.o $(LIB) $(BUILD)/linked
 	$$(Q)mv -f $$@.new $$@
 endef
 $(foreach s,$(STEMS),$(eval $(call program_rule,$(s))))
+
+$(BUILD)/ballast-%.so: exec/lib_%.c $(STAMP) $(BUILD)/linked
+	@mkdir -p $(OBJ)/exec
+	$(if $(Q),@echo '  SO    $@')
+	$(Q)$(COMPILE) $(shell pkg-config --cflags $(PKG_$*)) -fPIC -MMD -MP -MF $(OBJ)/exec/lib_$*.d -MT $@ -shared -o $@.new \
+	  $< $(LDFLAGS) $(shell pkg-config --libs $(PKG_$*))
+	$(Q)mv -f $@.new $@
 
 # One build folder, two compilers: remember whose programs lie in it.
 $(BUILD)/linked: FORCE
@@ -236,10 +251,11 @@ format-check:
 install: all
 	install -d '$(DESTDIR)$(PREFIX)/bin' '$(DESTDIR)$(PREFIX)/share/doc/ballast'
 	$(if $(PROGRAMS),install -m 755 $(PROGRAMS) '$(DESTDIR)$(PREFIX)/bin')
+	$(if $(MODULES),install -m 755 $(MODULES) '$(DESTDIR)$(PREFIX)/bin')
 	install -m 644 LICENSE NOTICE '$(DESTDIR)$(PREFIX)/share/doc/ballast'
 
 uninstall:
-	rm -f $(foreach p,$(notdir $(PROGRAMS)),'$(DESTDIR)$(PREFIX)/bin/$(p)')
+	rm -f $(foreach p,$(notdir $(PROGRAMS) $(MODULES)),'$(DESTDIR)$(PREFIX)/bin/$(p)')
 	rm -rf '$(DESTDIR)$(PREFIX)/share/doc/ballast'
 
 clean:

@@ -420,7 +420,6 @@ static void build_head(struct build *b)
         moving(KERNEL_CROSS_ENTROPY_BACKWARD, b->tokens, c->vocab,
                add(b, act_bytes(b, n_logits), mul(b, n_logits, 4)), mul(b, n_logits, 2));
     o->backward_name[0] = "backward";
-    b->g->logits_bytes = add(b, mul(b, act_bytes(b, n_logits), 2), mul(b, n_logits, 4));
 }
 
 int graph_build(const struct model *m, uint32_t class_id, uint64_t micro_batch, uint64_t seq_len,

@@ -98,8 +98,6 @@ struct unit_graph {
     struct graph_value values[GRAPH_MAX_VALUES];
     struct graph_op ops[GRAPH_MAX_OPS];
     uint32_t n_values, n_ops, output;
-    uint64_t
-        logits_bytes; /* of the head: logits and their gradient, fp32 loss included in values */
     uint64_t forward_flops, backward_flops;
 };
 

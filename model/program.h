@@ -10,7 +10,7 @@
  * nest. An *instance* is (op id, unit, micro-batch, item); indices of loops that the op is not in are 0. Instances of
  * one stream run in the order in which they are walked; across streams only waits order them.
  *
- * Waits: instance (op, unit+d_unit, micro+d_micro, item+d_item) must have ended. Distances are in index space, whatever the direction of the
+ * Waits: instance (op, unit+d_unit, micro+d_micro) must have ended. Distances are in index space, whatever the direction of the
  * loop. An index out of range, or an instance that its guard or an empty table row removes, counts as ended. When the
  * awaited op sits in a loop that the waiter is not in, its last instance (in walking order) so far is meant.
  *
@@ -157,7 +157,7 @@ struct guard {
 
 struct wait {
     uint32_t op;
-    int32_t d_unit, d_micro, d_item;
+    int32_t d_unit, d_micro;
 };
 
 /* Tensor of an operand: an index in the op's unit, or one of these. */

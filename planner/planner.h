@@ -18,7 +18,8 @@ struct planner_time {
 
 /* Fill `plan` from what it already holds: model, cluster (resized) and job. Everything is in arena. `time` may be NULL
  * unless the objective names time. Errors: unknown layout, planner or objective (nearest suggested), impossible pairs. */
-int planner_plan(struct plan *plan, const struct planner_time *time, struct arena *a, struct err *e);
+int planner_plan(struct plan *plan, const struct planner_time *time, struct arena *a,
+                 struct err *e);
 
 /* Parse "flops,bytes" into an order; unknown or repeated names are refused. */
 int planner_objectives(const char *text, enum assign_objective *order, uint32_t *n, struct err *e);

@@ -123,8 +123,12 @@ static void compute_time(const struct run *r, struct prediction *out)
     for (uint32_t i = 0; i < r->n_tasks; i++) {
         int64_t start = fluid_ready_ps(r->f, i), end = fluid_end_ps(r->f, i);
 
-        if (op_of(r, i)->kind != OP_COMPUTE || r->tasks[i].joint ||
+        if (r->tasks[i].joint ||
             (r->tasks[i].class_id != PROGRAM_NONE && r->tasks[i].class_id != k))
+            continue;
+        if (op_of(r, i)->kind != OP_MARK)
+            out->busy_ps[category(r, i)] += end - start;
+        if (op_of(r, i)->kind != OP_COMPUTE)
             continue;
         blame(r, fluid_last_before(r->f, i), before, start, out);
         out->time_ps[category(r, i)] += end - start;

@@ -70,6 +70,8 @@ struct prediction {
     int64_t
         time_ps[TIME_N]; /* of the slowest rank's compute stream: kernels by kind, waiting by what
                                  it waits for; sums to step_ps */
+    int64_t
+        busy_ps[TIME_N]; /* of the slowest rank: all its operations by kind, overlapped or not */
     int64_t path_ps[TIME_N]; /* of the critical path, wherever it runs; sums to step_ps */
     double busy[RESOURCE_N]; /* of the busiest instance, share of step time */
     uint32_t busy_instance[RESOURCE_N];

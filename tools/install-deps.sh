@@ -21,6 +21,12 @@ header cjson/cJSON.h || add libcjson-dev
 header check.h || add check
 has gnuplot || add gnuplot-nox
 [ -e /usr/include/libxml2/libxml/parser.h ] || header libxml/parser.h || add libxml2-dev
+# for ballast-exec: ranks on MPI (whose launcher wants ssh), products by BLAS
+pkg_has() { has pkg-config && pkg-config --exists "$1"; }
+pkg_has ompi-c || add libopenmpi-dev
+has mpirun || add openmpi-bin
+has ssh || add openssh-client
+pkg_has openblas || add libopenblas-pthread-dev
 [ -z "$need" ] && exit 0
 
 install="apt-get -o DPkg::Lock::Timeout=300 install -y --no-install-recommends$need"

@@ -66,8 +66,8 @@ static void show_op(const struct op *o, struct strbuf *b)
                   (unsigned long long)c->bytes, c->table, (unsigned long long)c->piece_bytes,
                   c->repeat, c->wire, c->peer_op);
     for (uint32_t i = 0; i < o->n_waits; i++)
-        strbuf_printf(b, "wait %u %d %d %d\n", o->waits[i].op, o->waits[i].d_unit,
-                      o->waits[i].d_micro, o->waits[i].d_item);
+        strbuf_printf(b, "wait %u %d %d\n", o->waits[i].op, o->waits[i].d_unit,
+                      o->waits[i].d_micro);
     for (uint32_t i = 0; i < o->n_lives; i++)
         strbuf_printf(b, "life %u %d %d\n", o->lives[i].buffer, o->lives[i].d_unit,
                       o->lives[i].release);

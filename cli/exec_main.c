@@ -1,0 +1,435 @@
+/* ballast-exec PLAN: replays a plan's step program on this machine. A program of its own, without GLPK: it lowers the
+ * plan, predicts it, runs it on every rank (started by mpirun or srun when there are several), and puts both side by side.
+ * `ballast exec` starts it. */
+#include "core/opts.h"
+#include "core/table.h"
+#include "core/version.h"
+#include "cli/output.h"
+#include "exec/check.h"
+#include "exec/run.h"
+#include "layouts/layout.h"
+#include "sim/sim.h"
+
+#include <dlfcn.h>
+#include <signal.h>
+#include <string.h>
+#include <unistd.h>
+
+static const char *const backends[] = {"cpu", NULL};
+static const char *const transports[] = {"auto", "self", "mpi", NULL};
+static const char *const gemms[] = {"auto", "blas", "reference", NULL};
+
+static const struct opt rows[] = {
+    {.name = "backend",
+     .type = OPT_CHOICE,
+     .choices = backends,
+     .dflt = "cpu",
+     .help = "what computes"},
+    {.name = "transport",
+     .type = OPT_CHOICE,
+     .choices = transports,
+     .dflt = "auto",
+     .help = "between ranks; auto: mpi when a launcher started several"},
+    {.name = "gemm",
+     .type = OPT_CHOICE,
+     .choices = gemms,
+     .dflt = "auto",
+     .help = "products; auto: BLAS when it can be loaded, else our reference"},
+    {.name = "steps",
+     .type = OPT_COUNT,
+     .meta = "N",
+     .dflt = "5",
+     .min = 1,
+     .max = 100000,
+     .help = "steps that count"},
+    {.name = "warmup",
+     .type = OPT_COUNT,
+     .meta = "N",
+     .dflt = "1",
+     .max = 1000,
+     .help = "steps before them"},
+    {.name = "check",
+     .type = OPT_FLAG,
+     .help = "train under this layout and under ddp, and compare; no timing"},
+    {.name = "deterministic",
+     .type = OPT_FLAG,
+     .help = "reductions add in the order of the ranks (always with --check)"},
+    {.name = "seed",
+     .type = OPT_COUNT,
+     .meta = "N",
+     .dflt = "1",
+     .help = "of parameters and tokens"},
+    {.name = "lr",
+     .type = OPT_DOUBLE,
+     .meta = "X",
+     .dflt = "0.02",
+     .hi = 100,
+     .help = "learning rate of matrices"},
+    {.name = "watchdog",
+     .type = OPT_TIME,
+     .dflt = "60s",
+     .help = "give up when nothing moves for so long"},
+    {.name = "plant-skip",
+     .type = OPT_COUNT,
+     .meta = "RANK",
+     .help = "plant a fault: this rank forgets its updates"},
+    {.name = "format",
+     .type = OPT_CHOICE,
+     .choices = table_formats,
+     .dflt = "table",
+     .help = "of the result"},
+    {.name = "output",
+     .letter = 'o',
+     .type = OPT_STRING,
+     .meta = "FILE",
+     .dflt_note = "stdout",
+     .help = "where the result goes"},
+    OPT_HELP_ROW,
+};
+
+struct session {
+    struct opts opts;
+    struct arena arena;
+    struct plan plan;
+    struct program program;
+    struct transport t;
+    const struct kernel_gemm *gemm;
+    const char *gemm_name;
+    void *gemm_handle;
+    struct run_options o;
+    struct strbuf out;
+};
+
+/* ---- libraries beside this program ---- */
+
+static char *beside(struct arena *a, const char *file)
+{
+    char path[4096], *slash;
+    ssize_t n = readlink("/proc/self/exe", path, sizeof(path) - 1);
+
+    if (n < 0)
+        return arena_strdup(a, file);
+    path[n] = 0;
+    slash = strrchr(path, '/');
+    return arena_printf(a, "%.*s/%s", (int)(slash ? slash - path : 0), path, file);
+}
+
+static bool launched(void)
+{
+    static const char *const sizes[] = {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_NTASKS"};
+
+    for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
+        const char *v = getenv(sizes[i]);
+
+        if (v && atoi(v) > 1)
+            return true;
+    }
+    return false;
+}
+
+static int open_transport(struct session *s, struct err *e)
+{
+    uint64_t kind = opts_get(&s->opts, "transport")->u64;
+    bool mpi = kind == 2 || (kind == 0 && launched());
+
+    s->t.watchdog_s = opts_get(&s->opts, "watchdog")->d;
+    return transport_open(&s->t, mpi ? beside(&s->arena, "ballast-mpi.so") : NULL, e);
+}
+
+static int open_gemm(struct session *s, struct err *e)
+{
+    uint64_t kind = opts_get(&s->opts, "gemm")->u64;
+
+    s->gemm = &kernel_gemm_reference;
+    s->gemm_name = "reference";
+    if (kind == 2)
+        return 0;
+    s->gemm_handle = dlopen(beside(&s->arena, "ballast-blas.so"), RTLD_NOW);
+    if (s->gemm_handle && dlsym(s->gemm_handle, "blas_library")) {
+        s->gemm = dlsym(s->gemm_handle, "blas_library");
+        s->gemm_name = "BLAS";
+        return 0;
+    }
+    return kind == 1 ? err_set(e, ERR_EXTERNAL, "cannot load BLAS: %s", dlerror()) : 0;
+}
+
+/* ---- the proof ---- */
+
+static void check_text(struct session *s, const struct check_result *c)
+{
+    struct strbuf *b = &s->out;
+    bool bits = c->n_differ == 0;
+
+    strbuf_printf(b,
+                  "%s under %s and under ddp: %u ranks, %u steps, seed %llu, %s products, ordered "
+                  "reductions\n\n",
+                  s->plan.model.name, s->plan.layout_full, s->plan.world, c->steps,
+                  (unsigned long long)s->o.seed, s->gemm_name);
+    strbuf_printf(b, "step  %-24s  %-24s\n", s->plan.layout_full, "ddp");
+    for (uint32_t i = 0; i < c->steps; i++)
+        strbuf_printf(b, "%4u  %-24.17g  %-24.17g\n", i + 1, c->loss[i], c->loss_ddp[i]);
+    strbuf_printf(
+        b, "\nbytes a step, largest over ranks: sent %llu, received %llu: %s the program's table\n",
+        (unsigned long long)c->sent, (unsigned long long)c->received,
+        c->bytes_equal ? "equal to" : "DIFFERENT from");
+    for (uint32_t i = 0; i < c->steps; i++)
+        bits &= c->loss[i] == c->loss_ddp[i];
+    if (!c->bytes_equal)
+        strbuf_puts(b, "check: DIFFERS in bytes moved\n");
+    else if (bits)
+        strbuf_puts(b, "check: bitwise equal\n");
+    else if (c->n_differ)
+        strbuf_printf(b, "check: DIFFERS in %llu parameters by up to %llu ulp; %s\n",
+                      (unsigned long long)c->n_differ, (unsigned long long)c->max_ulp, c->first);
+    else
+        strbuf_puts(b, "check: DIFFERS in the losses\n");
+}
+
+static void check_json(struct session *s, const struct check_result *c, int argc, char **argv)
+{
+    cJSON *doc = output_document("ballast-exec-check", 1, argc, argv), *x;
+
+    json_add_str(doc, "layout", s->plan.layout_full);
+    json_add_u64(doc, "ranks", s->plan.world);
+    json_add_str(doc, "gemm", s->gemm_name);
+    x = json_add_array(doc, "loss");
+    for (uint32_t i = 0; i < c->steps; i++)
+        json_add_double(x, NULL, c->loss[i]);
+    x = json_add_array(doc, "loss_ddp");
+    for (uint32_t i = 0; i < c->steps; i++)
+        json_add_double(x, NULL, c->loss_ddp[i]);
+    json_add_u64(doc, "parameters_that_differ", c->n_differ);
+    json_add_u64(doc, "max_ulp", c->max_ulp);
+    json_add_str(doc, "first_difference", c->first[0] ? c->first : NULL);
+    json_add_bool(doc, "bytes_equal", c->bytes_equal);
+    json_add_u64(doc, "bytes_sent_max", c->sent);
+    json_add_u64(doc, "bytes_received_max", c->received);
+    json_print(doc, true, &s->out);
+    strbuf_puts(&s->out, "\n");
+    json_free(doc);
+}
+
+static int prove(struct session *s, int argc, char **argv, struct err *e)
+{
+    struct check_result c;
+    bool good;
+
+    if (check_run(&s->plan, &s->t, s->gemm, &s->o, (uint32_t)opts_get(&s->opts, "steps")->u64,
+                  &s->arena, &c, e))
+        return -1;
+    good = !c.n_differ && c.bytes_equal;
+    for (uint32_t i = 0; i < c.steps; i++)
+        good &= c.loss[i] == c.loss_ddp[i];
+    if (opts_get(&s->opts, "format")->u64 == TABLE_AS_JSON)
+        check_json(s, &c, argc, argv);
+    else
+        check_text(s, &c);
+    return good ? 0 : 1;
+}
+
+/* ---- measured against predicted ---- */
+
+static const struct table_col cols[] = {
+    {"what", "what", TABLE_TEXT, 0, TABLE_AUTO},
+    {"predicted_ms", "predicted ms", TABLE_FIXED, 3, TABLE_AUTO},
+    {"measured_ms", "measured ms", TABLE_FIXED, 3, TABLE_AUTO},
+    {"spread_percent", "spread %", TABLE_FIXED, 1, TABLE_AUTO},
+    {"error_percent", "error %", TABLE_FIXED, 1, TABLE_AUTO},
+};
+
+enum { N_ROWS = TIME_N + 1 }; /* categories, then the step */
+
+static int by_value(const void *x, const void *y)
+{
+    double a = *(const double *)x, b = *(const double *)y;
+
+    return a < b ? -1 : a > b;
+}
+
+static enum time_category category_of(const struct op *o)
+{
+    if (o->kind == OP_COLLECTIVE)
+        return o->phase == PHASE_REFRESH    ? TIME_REFRESH
+               : o->stream == STREAM_REDUCE ? TIME_REDUCE
+                                            : TIME_GATHER;
+    if (o->phase == PHASE_OPTIMIZER)
+        return TIME_OPTIMIZER;
+    return kernel_bound(o->call.kernel) == 'G'   ? TIME_GEMM
+           : kernel_bound(o->call.kernel) == 'A' ? TIME_ATTENTION
+                                                 : TIME_ELEMENTWISE;
+}
+
+/* One step's seconds by category, the largest over ranks each, and the step itself. */
+static int measure(struct session *s, struct exec_run *r, double *row, struct err *e)
+{
+    double mine[N_ROWS] = {0}, *all = MEM_NEW(double, (size_t)N_ROWS * s->t.size);
+    int status;
+
+    for (size_t i = 0; i < r->n_times; i++) {
+        const struct run_time *x = &r->times[i];
+
+        mine[category_of(&s->program.ops[x->id.op])] += x->end_s - x->start_s;
+    }
+    mine[TIME_N] = r->n_times ? r->times[r->n_times - 1].end_s - r->times[0].start_s : 0;
+    status = transport_all_gather_control(&s->t, mine, sizeof(mine), all, e);
+    for (int k = 0; k < N_ROWS; k++) {
+        row[k] = 0;
+        for (uint32_t i = 0; i < s->t.size; i++)
+            row[k] = all[i * N_ROWS + k] > row[k] ? all[i * N_ROWS + k] : row[k];
+    }
+    mem_free(all);
+    return status;
+}
+
+static void report(struct session *s, const struct prediction *p, double (*steps)[N_ROWS],
+                   uint64_t n, double loss, const struct exec_run *r, int argc, char **argv)
+{
+    enum table_format f = (enum table_format)opts_get(&s->opts, "format")->u64;
+    double *column = MEM_NEW(double, n);
+    struct table t;
+
+    table_init(&t, cols, sizeof(cols) / sizeof(cols[0]));
+    for (int k = 0; k < N_ROWS; k++) {
+        double predicted = (double)(k == TIME_N ? p->step_ps : p->busy_ps[k]) / 1e9, median;
+
+        for (uint64_t i = 0; i < n; i++)
+            column[i] = steps[i][k] * 1e3;
+        qsort(column, n, sizeof(*column), by_value);
+        median = column[n / 2];
+        table_row(&t);
+        table_set_str(&t, "what", k == TIME_N ? "step" : time_category_name((enum time_category)k));
+        table_set_double(&t, "predicted_ms", predicted);
+        table_set_double(&t, "measured_ms", median);
+        if (median > 0) {
+            table_set_double(&t, "spread_percent", 100 * (column[n - 1] - column[0]) / median);
+            table_set_double(&t, "error_percent", 100 * (predicted / median - 1));
+        }
+    }
+    if (f == TABLE_AS_JSON) {
+        cJSON *doc = output_document("ballast-exec", 1, argc, argv);
+
+        json_add_str(doc, "layout", s->plan.layout_full);
+        json_add_str(doc, "predicted_for", s->plan.cluster.name);
+        json_add_u64(doc, "ranks", s->plan.world);
+        json_add_double(doc, "loss", loss);
+        json_add_u64(doc, "peak_bytes", r->peak);
+        json_add_u64(doc, "predicted_peak_bytes", p->memory.peak_bytes);
+        json_add_tree(doc, "rows", table_to_json(&t));
+        json_print(doc, true, &s->out);
+        strbuf_puts(&s->out, "\n");
+        json_free(doc);
+    } else {
+        if (f != TABLE_AS_CSV)
+            strbuf_printf(&s->out,
+                          "%s under %s: %u ranks on this machine (cpu, %s products), %llu steps; "
+                          "predicted for %s\n\n",
+                          s->plan.model.name, s->plan.layout_full, s->plan.world, s->gemm_name,
+                          (unsigned long long)n, s->plan.cluster.name);
+        table_print(&t, f, &s->out);
+        if (f != TABLE_AS_CSV)
+            strbuf_printf(&s->out,
+                          "\nloss %.6f; rank 0 held %.2f MiB at most, predicted %.2f MiB for the "
+                          "fullest rank\n"
+                          "Operations run one after the other here; a category's prediction is its "
+                          "busy time.\n",
+                          loss, (double)r->peak / 0x1p20, (double)p->memory.peak_bytes / 0x1p20);
+    }
+    table_release(&t);
+    mem_free(column);
+}
+
+static int replay(struct session *s, int argc, char **argv, struct err *e)
+{
+    uint64_t n = opts_get(&s->opts, "steps")->u64, warm = opts_get(&s->opts, "warmup")->u64;
+    double(*steps)[N_ROWS] = mem_alloc(n, sizeof(*steps)), loss = 0;
+    struct sim_options so = {0};
+    struct prediction p;
+    struct exec_run r;
+    int status = exec_init(&r, &s->plan, &s->program, &s->t, s->gemm, &s->o, e);
+
+    if (!status)
+        status = sim_predict(&s->program, &s->plan.cluster, &so, &s->arena, &p, e);
+    for (uint64_t i = 0; i < warm + n && !status; i++) {
+        status = exec_step(&r, e);
+        if (!status && i >= warm)
+            status = measure(s, &r, steps[i - warm], e);
+    }
+    if (!status)
+        status = exec_loss(&r, &loss, e);
+    if (!status)
+        report(s, &p, steps, n, loss, &r, argc, argv);
+    exec_release(&r);
+    mem_free(steps);
+    return status;
+}
+
+/* ---- frame ---- */
+
+static int session_run(struct session *s, int argc, char **argv, struct err *e)
+{
+    const struct opt_val *skip = opts_get(&s->opts, "plant-skip");
+
+    if (opts_positionals(&s->opts, 1, 1, "PLAN", e) ||
+        plan_load(s->opts.pos[0], &s->arena, &s->plan, e) || layout_check(&s->plan, e) ||
+        layout_lower(&s->plan, &s->arena, &s->program, e) || open_gemm(s, e))
+        return -1;
+    if (s->t.size != s->plan.world)
+        return err_set(e, ERR_INVALID, "'%s' is for %u ranks, this job has %u%s", s->opts.pos[0],
+                       s->plan.world, s->t.size,
+                       s->t.size == 1 ? "; start it with mpirun -np" : "");
+    s->o = (struct run_options){.seed = opts_get(&s->opts, "seed")->u64,
+                                .ordered = opts_get(&s->opts, "deterministic")->set,
+                                .lr = opts_get(&s->opts, "lr")->d,
+                                .skip_owner = skip->set ? (uint32_t)skip->u64 : PROGRAM_NONE};
+    return opts_get(&s->opts, "check")->set ? prove(s, argc, argv, e) : replay(s, argc, argv, e);
+}
+
+static int help(struct session *s)
+{
+    printf("ballast-exec %s: replays a plan on this machine and compares it with its prediction\n\n"
+           "usage: [mpirun -np N] ballast-exec PLAN [--check] [options]\n\n"
+           "--check ends with `check: bitwise equal` (status 0) or `check: DIFFERS ...` (status "
+           "1).\n\n",
+           ballast_version);
+    opts_help(stdout, &s->opts);
+    return 0;
+}
+
+int main(int argc, char **argv)
+{
+    struct session s;
+    struct err e = {.code = ERR_NONE};
+    int status = -1;
+
+    signal(SIGPIPE, SIG_IGN);
+    memset(&s, 0, sizeof(s));
+    arena_init(&s.arena);
+    strbuf_init(&s.out);
+    opts_init(&s.opts);
+    opts_add(&s.opts, "Options", rows, sizeof(rows) / sizeof(rows[0]));
+    if (opts_wants_help(argc - 1, argv + 1))
+        return help(&s);
+    if (!opts_parse(&s.opts, argc - 1, argv + 1, &e) && !open_transport(&s, &e)) {
+        status = session_run(&s, argc, argv, &e);
+        if (status >= 0 && s.t.rank == 0 &&
+            output_write(opts_get(&s.opts, "output")->text, &s.out, &e))
+            status = -1;
+        if (status <
+            0) { /* one line of the first rank that knows, and nobody waits for the others */
+            if (s.t.rank == 0 || e.code == ERR_EXTERNAL)
+                fprintf(stderr, "error: %s [ERR_%s]\n", e.msg, err_name(e.code));
+            if (s.t.size > 1)
+                s.t.lib->abort(&s.t, err_exit_status(e.code));
+            return err_exit_status(e.code);
+        }
+        transport_close(&s.t);
+    }
+    if (status < 0) {
+        fprintf(stderr, "error: %s [ERR_%s]\n", e.msg, err_name(e.code));
+        status = err_exit_status(e.code);
+    }
+    strbuf_release(&s.out);
+    opts_release(&s.opts);
+    arena_release(&s.arena);
+    return status;
+}

@@ -1,0 +1,68 @@
+#include "exec/held.h"
+
+#include "core/num.h"
+
+static void mark_matrices(struct held *h, const struct program *p)
+{
+    for (uint32_t i = 0; i < p->n_ops; i++) {
+        const struct op *o = &p->ops[i];
+        const struct work_table *w;
+
+        if (!o->by_item || o->call.kernel == KERNEL_ADAMW)
+            continue;
+        w = &p->work_tables[p->loops[o->loop].work];
+        for (uint32_t k = 0; k < w->n_items; k++)
+            h->t[w->items[k].tensor].matrix = true;
+    }
+}
+
+static void part_of(const struct program *p, uint32_t rank, uint32_t i, struct held_tensor *x)
+{
+    const struct tensor *t = &p->model->tensors[i];
+    uint64_t rows = num_ceil_div(t->rows, p->world), first;
+
+    switch (p->place[i].rule) {
+    case PLACE_REPLICATED:
+    case PLACE_FLAT:
+        x->n = x->room = t->numel;
+        break;
+    case PLACE_CHUNK:
+        first = num_min(rank * rows, t->rows);
+        x->first = first * t->cols;
+        x->n = (num_min(first + rows, t->rows) - first) * t->cols;
+        x->room = rows * t->cols;
+        break;
+    case PLACE_OWNER:
+        x->n = x->room = p->place[i].owner == rank ? t->numel : 0;
+        break;
+    }
+}
+
+void held_init(struct held *h, const struct program *p, uint32_t rank, struct arena *a)
+{
+    bool whole = p->known.weights == p->known.params;
+    uint64_t unit_at = 0, flat = 0;
+    uint32_t unit = MODEL_NONE;
+
+    *h = (struct held){.t = ARENA_NEW(a, struct held_tensor, p->model->n_tensors)};
+    mark_matrices(h, p);
+    for (uint32_t i = 0; i < p->model->n_tensors; i++) {
+        const struct tensor *t = &p->model->tensors[i];
+        struct held_tensor *x = &h->t[i];
+
+        unit_at = t->unit == unit ? unit_at : 0;
+        unit = t->unit;
+        part_of(p, rank, i, x);
+        x->param_whole = whole;
+        x->unit_at = unit_at;
+        x->flat_at = flat;
+        x->param_at = h->params;
+        x->state_at = h->states;
+        x->master_at = h->master;
+        h->params += whole ? t->numel : x->room;
+        h->states += x->room * (x->matrix ? 1 : 2);
+        h->master += x->room;
+        unit_at += t->numel;
+        flat += t->numel;
+    }
+}

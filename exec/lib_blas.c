@@ -1,0 +1,16 @@
+/* exec/lib_blas.c - build/ballast-blas.so: the cpu backend's GEMM from a BLAS. The only file that includes cblas.h. */
+#include "kernels/kernels.h"
+
+#include <cblas.h>
+
+static void gemm(void *ctx, bool ta, bool tb, size_t m, size_t n, size_t k, float alpha,
+                 const float *a, size_t lda, const float *b, size_t ldb, float beta, float *c,
+                 size_t ldc)
+{
+    (void)ctx;
+    cblas_sgemm(CblasRowMajor, ta ? CblasTrans : CblasNoTrans, tb ? CblasTrans : CblasNoTrans,
+                (int)m, (int)n, (int)k, alpha, a, (int)lda, b, (int)ldb, beta, c, (int)ldc);
+}
+
+extern const struct kernel_gemm blas_library;
+const struct kernel_gemm blas_library = {.fn = gemm};

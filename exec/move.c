@@ -1,0 +1,281 @@
+/* The program's collectives: what is packed from where, moved by exec/collective.h, and put where. */
+#include "exec/run.h"
+
+#include "core/num.h"
+
+#include <string.h>
+
+static int run_call(struct exec_run *r, struct coll_call *c)
+{
+    const struct coll_group g = {r->ranks, r->p->world, r->t->rank, r->p->gpus_per_node};
+
+    c->tag = r->tag = (r->tag + 1) % (TRANSPORT_CONTROL - 1);
+    c->ordered = r->o.ordered;
+    c->scratch = run_scratch(r, SCRATCH_COLLECTIVE, collective_scratch_bytes(c, &g));
+    return collective_run(r->t, &g, c, r->e);
+}
+
+static enum coll_algo algorithm(const struct op *o)
+{
+    return o->coll.algo == ALGO_AUTO ? ALGO_RING : o->coll.algo;
+}
+
+/* ---- chunks of rows: every tensor of a unit that is cut by rows, one after the other in each rank's part ---- */
+
+struct chunks {
+    uint64_t bytes; /* of one rank */
+    uint32_t unit;
+    size_t size; /* of an element */
+};
+
+static struct chunks chunks_of(struct exec_run *r, uint32_t unit, enum dtype d)
+{
+    struct chunks c = {.unit = unit, .size = dtype_bytes(d, 1)};
+    const struct unit *u = &r->p->model->units[unit];
+
+    for (uint32_t i = u->first; i < u->first + u->n; i++)
+        if (r->p->place[i].rule == PLACE_CHUNK)
+            c.bytes += r->held.t[i].room * c.size;
+    return c;
+}
+
+/* Copy rank `rank`'s rows between a whole list of the unit's tensors (`unit_data`: tensor i at element whole_at[i]) and
+ * its part. */
+static void copy_rows(struct exec_run *r, const struct chunks *c, uint32_t rank, char *unit_data,
+                      bool flat, char *part, bool to_part)
+{
+    const struct unit *u = &r->p->model->units[c->unit];
+    uint64_t at = 0;
+
+    for (uint32_t i = u->first; i < u->first + u->n; i++) {
+        const struct tensor *t = &r->p->model->tensors[i];
+        uint64_t rows = num_ceil_div(t->rows, r->p->world), first = num_min(rank * rows, t->rows);
+        uint64_t n = (num_min(first + rows, t->rows) - first) * t->cols * c->size;
+        char *whole;
+
+        if (r->p->place[i].rule != PLACE_CHUNK)
+            continue;
+        whole = unit_data +
+                ((flat ? r->held.t[i].flat_at : r->held.t[i].unit_at) + first * t->cols) * c->size;
+        if (to_part)
+            memcpy(part + at, whole, n);
+        else
+            memcpy(whole, part + at, n);
+        at += rows * t->cols * c->size;
+    }
+}
+
+/* The rank's own chunks in a resident buffer of held parts. */
+static void copy_held(struct exec_run *r, const struct chunks *c, char *resident, char *part)
+{
+    const struct unit *u = &r->p->model->units[c->unit];
+    uint64_t at = 0;
+
+    for (uint32_t i = u->first; i < u->first + u->n; i++) {
+        if (r->p->place[i].rule != PLACE_CHUNK)
+            continue;
+        memcpy(part + at, resident + r->held.t[i].param_at * c->size, r->held.t[i].n * c->size);
+        at += r->held.t[i].room * c->size;
+    }
+}
+
+/* ---- gathers of parameters ---- */
+
+static int gather_even(struct exec_run *r, const struct op *o, const struct instance *i,
+                       bool refresh)
+{
+    enum dtype d = o->coll.wire;
+    struct chunks c = chunks_of(r, i->unit, d);
+    uint32_t n = r->p->world;
+    char *parts = run_scratch(r, SCRATCH_PACK, n * c.bytes), *mine = parts + r->t->rank * c.bytes;
+    char *params = run_find(r, r->p->known.params, 0, 0)->data, *whole = params;
+    struct coll_call call = {
+        .kind = COLL_ALL_GATHER, .dtype = d, .data = parts, .chunk_bytes = c.bytes};
+
+    memset(mine, 0, c.bytes);
+    if (refresh) {
+        copy_rows(r, &c, r->t->rank, params, true, mine, true);
+    } else {
+        copy_held(r, &c, params, mine);
+        whole = run_find(r, r->p->known.weights, i->unit, i->micro)->data;
+    }
+    if (run_call(r, &call))
+        return -1;
+    for (uint32_t k = 0; k < n; k++)
+        copy_rows(r, &c, k, whole, refresh, parts + k * c.bytes, false);
+    return 0;
+}
+
+static int segments_of(struct exec_run *r, const struct op *o, const struct instance *i,
+                       struct coll_call *c)
+{
+    const struct segment_table *t = &r->p->segment_tables[o->coll.table];
+    uint32_t u = t->n_units == 1 ? 0 : i->unit;
+
+    c->segments = t->segments + t->start[u];
+    c->n_segments = t->start[u + 1] - t->start[u];
+    c->algo = algorithm(o);
+    c->dtype = o->coll.wire;
+    return 0;
+}
+
+static int gather_owned(struct exec_run *r, const struct op *o, const struct instance *i,
+                        bool refresh)
+{
+    size_t size = dtype_bytes(o->coll.wire, 1);
+    const struct unit *u = &r->p->model->units[i->unit];
+    char *params = run_find(r, r->p->known.params, 0, 0)->data;
+    struct coll_call c = {.kind = COLL_SEGMENT_GATHER};
+
+    segments_of(r, o, i, &c);
+    if (refresh) {
+        c.data = params + r->held.t[u->first].flat_at * size;
+        return run_call(r, &c);
+    }
+    c.data = run_find(r, r->p->known.weights, i->unit, i->micro)->data;
+    for (uint32_t k = u->first; k < u->first + u->n; k++)
+        if (r->p->place[k].rule == PLACE_OWNER && r->held.t[k].n)
+            memcpy((char *)c.data + r->held.t[k].unit_at * size,
+                   params + r->held.t[k].param_at * size, r->held.t[k].n * size);
+    return run_call(r, &c);
+}
+
+/* ---- reductions ---- */
+
+/* All-reduce of the bucket that ends where the last one began, in pieces. */
+static int reduce_bucket(struct exec_run *r, const struct op *o, const struct instance *i)
+{
+    enum dtype d = o->coll.wire;
+    size_t size = dtype_bytes(d, 1);
+    uint64_t elements = op_coll_bytes(r->p, o, i) / size, first = r->bucket_end - elements,
+             n = r->p->world;
+    uint64_t piece = o->coll.piece_bytes && o->coll.piece_bytes < elements * size
+                         ? num_max(o->coll.piece_bytes / size, 1)
+                         : elements;
+    char *grads = (char *)run_find(r, r->p->known.grads, 0, 0)->data + first * size;
+
+    r->bucket_end = first;
+    for (uint64_t at = 0; at < elements; at += piece) {
+        uint64_t k = num_min(piece, elements - at), chunk = num_ceil_div(k, n) * size;
+        char *parts = run_scratch(r, SCRATCH_PACK, n * chunk);
+        struct coll_call c = {.kind = COLL_ALL_REDUCE,
+                              .dtype = d,
+                              .data = parts,
+                              .chunk_bytes = chunk,
+                              .scale = 1.0 / (double)n};
+
+        memset(parts, 0, n * chunk);
+        memcpy(parts, grads + at * size, k * size);
+        if (run_call(r, &c))
+            return -1;
+        memcpy(grads + at * size, parts, k * size);
+    }
+    return 0;
+}
+
+static void add_to(struct exec_run *r, enum dtype d, char *to, const char *from, uint64_t n)
+{
+    struct kernel_on on = {.act = d, .weight = d, .grad = d};
+
+    (void)r;
+    kernel_sum(&on, d, to, from, to, n);
+}
+
+static char *gradients(struct exec_run *r, const struct instance *i, bool *flat)
+{
+    uint32_t b = r->p->known.grads;
+
+    *flat = r->p->buffers[b].persistent;
+    return run_find(r, b, i->unit, i->micro)->data;
+}
+
+static int reduce_even(struct exec_run *r, const struct op *o, const struct instance *i)
+{
+    enum dtype d = o->coll.wire;
+    struct chunks c = chunks_of(r, i->unit, d);
+    uint32_t n = r->p->world;
+    char *parts = run_scratch(r, SCRATCH_PACK, n * c.bytes), *grads;
+    struct coll_call call = {.kind = COLL_REDUCE_SCATTER,
+                             .dtype = d,
+                             .data = parts,
+                             .chunk_bytes = c.bytes,
+                             .scale = 1.0 / n};
+    bool flat;
+
+    memset(parts, 0, n * c.bytes);
+    grads = gradients(r, i, &flat);
+    for (uint32_t k = 0; k < n; k++)
+        copy_rows(r, &c, k, grads, flat, parts + k * c.bytes, true);
+    if (run_call(r, &call))
+        return -1;
+    parts += r->t->rank * c.bytes;
+    if (flat)
+        copy_rows(r, &c, r->t->rank, grads, true, parts, false);
+    else
+        add_to(r, d, run_find(r, r->p->known.grad_shard, i->unit, 0)->data, parts,
+               c.bytes / c.size);
+    return 0;
+}
+
+static int reduce_owned(struct exec_run *r, const struct op *o, const struct instance *i)
+{
+    const struct unit *u = &r->p->model->units[i->unit];
+    struct coll_call c = {.kind = COLL_SEGMENT_REDUCE, .scale = 1.0 / r->p->world};
+    size_t size = dtype_bytes(o->coll.wire, 1);
+    bool flat;
+    char *to;
+
+    segments_of(r, o, i, &c);
+    c.data = gradients(r, i, &flat);
+    if (flat)
+        c.data = (char *)c.data + r->held.t[u->first].flat_at * size;
+    if (run_call(r, &c))
+        return -1;
+    if (flat)
+        return 0;
+    to = run_find(r, r->p->known.grad_owned, i->unit, 0)->data;
+    for (uint32_t k = u->first; k < u->first + u->n; k++) {
+        const struct held_tensor *h = &r->held.t[k];
+
+        if (r->p->place[k].rule != PLACE_OWNER || !h->n)
+            continue;
+        add_to(r, o->coll.wire, to, (char *)c.data + h->unit_at * size, h->n);
+        to += h->n * size;
+    }
+    return 0;
+}
+
+/* ---- in the optimizer ---- */
+
+/* The update of one matrix, cut by rows, whole on every rank afterwards. */
+static int gather_matrix(struct exec_run *r, const struct op *o, const struct instance *i)
+{
+    const struct work_table *w = &r->p->work_tables[r->p->loops[o->loop].work];
+    uint32_t t = w->items[i->item].tensor;
+    struct coll_call c = {.kind = COLL_ALL_GATHER,
+                          .dtype = o->coll.wire,
+                          .data = r->matrix,
+                          .chunk_bytes = dtype_bytes(o->coll.wire, r->held.t[t].room)};
+
+    return run_call(r, &c);
+}
+
+int run_collective(struct exec_run *r, const struct op *o, const struct instance *i)
+{
+    bool refresh = o->phase == PHASE_REFRESH;
+
+    switch (o->coll.kind) {
+    case COLL_ALL_REDUCE:
+        return reduce_bucket(r, o, i);
+    case COLL_REDUCE_SCATTER:
+        return reduce_even(r, o, i);
+    case COLL_SEGMENT_REDUCE:
+        return reduce_owned(r, o, i);
+    case COLL_SEGMENT_GATHER:
+        return gather_owned(r, o, i, refresh);
+    case COLL_ALL_GATHER:
+        return o->phase == PHASE_OPTIMIZER ? gather_matrix(r, o, i) : gather_even(r, o, i, refresh);
+    default:
+        return err_set(r->e, ERR_UNSUPPORTED, "exec runs no %s", coll_kind_name(o->coll.kind));
+    }
+}

@@ -1,0 +1,406 @@
+#include "exec/run.h"
+
+#include "core/num.h"
+
+#include <string.h>
+#include <time.h>
+
+/* ---- buffers ---- */
+
+static bool is_resident(const struct exec_run *r, uint32_t buffer)
+{
+    return r->p->buffers[buffer].persistent;
+}
+
+/* Reduced gradients are reserved in the first micro-batch and live until the optimizer is done. */
+static uint32_t micro_of(const struct exec_run *r, uint32_t buffer, uint32_t micro)
+{
+    const struct known_buffers *k = &r->p->known;
+
+    return is_resident(r, buffer) || buffer == k->grad_shard || buffer == k->grad_owned ? 0 : micro;
+}
+
+static size_t slot_of(const struct exec_run *r, uint32_t buffer, uint32_t unit, uint32_t micro)
+{
+    size_t i = data_hash(buffer, unit, micro, 0) & (r->cap_map - 1);
+
+    while (r->map[i].used &&
+           (r->map[i].buffer != buffer || r->map[i].unit != unit || r->map[i].micro != micro))
+        i = (i + 1) & (r->cap_map - 1);
+    return i;
+}
+
+static void grow_map(struct exec_run *r)
+{
+    struct run_buffer *old = r->map;
+    size_t cap = r->cap_map;
+
+    r->cap_map = cap ? 2 * cap : 256;
+    r->map = MEM_NEW(struct run_buffer, r->cap_map);
+    for (size_t i = 0; i < cap; i++)
+        if (old[i].used)
+            r->map[slot_of(r, old[i].buffer, old[i].unit, old[i].micro)] = old[i];
+    mem_free(old);
+}
+
+static uint64_t size_of(const struct exec_run *r, uint32_t buffer, uint32_t unit, uint32_t item)
+{
+    const struct buffer *b = &r->p->buffers[buffer];
+    const struct segment_table *t;
+    uint64_t sum = 0;
+
+    switch (b->rule) {
+    case SIZE_CONST:
+        return b->bytes;
+    case SIZE_BY_UNIT:
+        return b->unit_bytes[unit];
+    case SIZE_BY_RANK:
+        return rank_table_get(&b->ranks, r->t->rank);
+    case SIZE_BY_ITEM:
+        return b->item_bytes[item];
+    case SIZE_SEGMENTS:
+        t = &r->p->segment_tables[b->table];
+        for (uint32_t i = t->start[unit]; i < t->start[unit + 1]; i++)
+            sum += t->segments[i].root == r->t->rank ? t->segments[i].bytes : 0;
+        return sum;
+    }
+    return 0;
+}
+
+static void reserve(struct exec_run *r, uint32_t buffer, uint32_t unit, uint32_t micro,
+                    uint64_t bytes)
+{
+    enum mem_part part = r->p->buffers[buffer].part;
+    struct run_buffer *b;
+
+    if (2 * (r->n_map + 1) > r->cap_map)
+        grow_map(r);
+    b = &r->map[slot_of(r, buffer, unit, micro)];
+    BUG_ON(b->used);
+    *b = (struct run_buffer){buffer, unit, micro, mem_alloc(1, bytes), bytes, true};
+    r->n_map++;
+    r->bytes += bytes;
+    r->part_bytes[part] += bytes;
+    if (r->bytes > r->peak) {
+        r->peak = r->bytes;
+        memcpy(r->part_peak, r->part_bytes, sizeof(r->part_peak));
+    }
+}
+
+/* Open addressing without tombstones: what follows a freed slot moves up. */
+static void drop(struct exec_run *r, size_t i)
+{
+    size_t k = i;
+
+    mem_free(r->map[i].data);
+    r->map[i].used = false;
+    r->n_map--;
+    for (;;) {
+        struct run_buffer moved;
+
+        k = (k + 1) & (r->cap_map - 1);
+        if (!r->map[k].used)
+            return;
+        moved = r->map[k];
+        r->map[k].used = false;
+        r->map[slot_of(r, moved.buffer, moved.unit, moved.micro)] = moved;
+    }
+}
+
+static void release(struct exec_run *r, uint32_t buffer, uint32_t unit, uint32_t micro)
+{
+    size_t i = slot_of(r, buffer, unit, micro);
+
+    BUG_ON(!r->map[i].used);
+    r->bytes -= r->map[i].bytes;
+    r->part_bytes[r->p->buffers[buffer].part] -= r->map[i].bytes;
+    drop(r, i);
+}
+
+struct run_buffer *run_find(struct exec_run *r, uint32_t buffer, uint32_t unit, uint32_t micro)
+{
+    size_t i;
+
+    if (is_resident(r, buffer))
+        unit = 0;
+    i = slot_of(r, buffer, unit, micro_of(r, buffer, micro));
+    BUG_ON(!r->map[i].used);
+    return &r->map[i];
+}
+
+void *run_scratch(struct exec_run *r, int which, size_t n)
+{
+    if (n > r->cap_scratch[which]) {
+        mem_free(r->scratch[which]);
+        r->scratch[which] = mem_alloc(1, n);
+        r->cap_scratch[which] = n;
+    }
+    return r->scratch[which];
+}
+
+/* ---- operands ---- */
+
+/* Element offset of tensor t (of the whole model) in a buffer that lists tensors. */
+static uint64_t tensor_offset(const struct exec_run *r, uint32_t buffer, uint32_t t)
+{
+    const struct known_buffers *k = &r->p->known;
+
+    if (buffer == k->params)
+        return r->held.t[t].param_at;
+    if (buffer == k->states)
+        return r->held.t[t].state_at;
+    if (buffer == k->master)
+        return r->held.t[t].master_at;
+    return is_resident(r, buffer) ? r->held.t[t].flat_at : r->held.t[t].unit_at;
+}
+
+struct run_view run_operand(struct exec_run *r, const struct op *o, const struct instance *i,
+                            uint32_t k)
+{
+    const struct operand *x = &o->operands[k];
+    const struct buffer *b = &r->p->buffers[x->buffer];
+    uint32_t unit = (uint32_t)((int64_t)i->unit + x->d_unit), t;
+    struct run_buffer *at;
+    struct run_view v = {.dtype = b->dtype};
+
+    if (unit == r->p->model->n_units) { /* beyond the last layer of a model without a head */
+        v.data = x->buffer == r->p->known.inputs ? r->output : r->output_grad;
+        v.elements = r->graphs[r->p->model->units[i->unit].class_id].values[0].bytes /
+                     dtype_bytes(b->dtype, 1);
+        return v;
+    }
+    at = run_find(r, x->buffer, unit, i->micro);
+    v.data =
+        at->bytes ? at->data : NULL; /* the gradient of a first layer's input: nobody wants it */
+    v.elements = at->bytes / dtype_bytes(b->dtype, 1);
+    if (x->tensor == OPERAND_WHOLE || x->tensor == OPERAND_ITEM)
+        return v;
+    t = r->p->model->units[unit].first + x->tensor;
+    v.data += tensor_offset(r, x->buffer, t) * dtype_bytes(b->dtype, 1);
+    v.elements = r->p->model->tensors[t].numel;
+    return v;
+}
+
+/* Elements of earlier tensors of the unit that are in the same reduced buffer. */
+static uint64_t reduced_offset(const struct exec_run *r, uint32_t tensor, bool owned)
+{
+    uint64_t sum = 0;
+
+    for (uint32_t i = r->p->model->units[r->p->model->tensors[tensor].unit].first; i < tensor; i++)
+        if ((r->p->place[i].rule == PLACE_OWNER) == owned)
+            sum += r->held.t[i].room;
+    return sum;
+}
+
+struct run_view run_gradient(struct exec_run *r, uint32_t tensor)
+{
+    const struct known_buffers *k = &r->p->known;
+    const struct held_tensor *h = &r->held.t[tensor];
+    bool owned = r->p->place[tensor].rule == PLACE_OWNER;
+    uint32_t buffer = is_resident(r, k->grads) ? k->grads : owned ? k->grad_owned : k->grad_shard;
+    struct run_buffer *at = run_find(r, buffer, r->p->model->tensors[tensor].unit, 0);
+    struct run_view v = {.dtype = r->p->buffers[buffer].dtype, .elements = h->n};
+    uint64_t offset = buffer == k->grads ? h->flat_at + h->first : reduced_offset(r, tensor, owned);
+
+    v.data = (char *)at->data + offset * dtype_bytes(v.dtype, 1);
+    return v;
+}
+
+/* ---- the walk ---- */
+
+static double now_s(void)
+{
+    struct timespec t;
+
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+/* The first layer's input of a model without an embedding; tokens are made where they are looked up. */
+static void fill_input(struct exec_run *r, const struct instance *i)
+{
+    struct run_buffer *b = run_find(r, r->p->known.inputs, 0, i->micro);
+    enum dtype d = r->p->buffers[b->buffer].dtype;
+    uint64_t n = b->bytes / dtype_bytes(d, 1);
+    float x[256];
+
+    for (uint64_t k = 0; k < n; k += 256) {
+        uint64_t m = num_min(256, n - k);
+
+        for (uint64_t j = 0; j < m; j++)
+            x[j] = data_weight(data_hash(r->o.seed, r->step, i->micro, r->t->rank), 0, k + j, 0, 1);
+        dtype_store(d, x, (char *)b->data + k * dtype_bytes(d, 1), m);
+    }
+}
+
+static int play(void *ctx, const struct instance *i)
+{
+    struct exec_run *r = ctx;
+    const struct op *o = &r->p->ops[i->op];
+    struct run_time time = {.id = *i, .start_s = now_s()};
+    int status = 0;
+
+    for (uint32_t k = 0; k < o->n_lives; k++) {
+        const struct life *l = &o->lives[k];
+        int64_t unit = (int64_t)i->unit + l->d_unit;
+
+        if (l->release || unit < 0 || unit >= r->p->model->n_units)
+            continue;
+        reserve(r, l->buffer, (uint32_t)unit, micro_of(r, l->buffer, i->micro),
+                size_of(r, l->buffer, (uint32_t)unit, i->item));
+        if (l->buffer == r->p->known.inputs && unit == 0 &&
+            r->p->model->classes[r->p->model->units[0].class_id].kind != UNIT_EMBED)
+            fill_input(r, i);
+    }
+    if (o->kind == OP_COMPUTE)
+        status = o->phase == PHASE_OPTIMIZER ? run_update(r, o, i) : run_compute(r, o, i);
+    else if (o->kind == OP_COLLECTIVE)
+        status = run_collective(r, o, i);
+    else if (i->op == r->last_forward)
+        run_output(r, i);
+    if (status)
+        return err_prefix(r->e, "rank %u: %s of unit %s", r->t->rank, o->name,
+                          r->p->model->units[i->unit].name);
+    for (uint32_t k = 0; k < o->n_lives; k++) {
+        const struct life *l = &o->lives[k];
+        int64_t unit = (int64_t)i->unit + l->d_unit;
+
+        if (l->release && unit >= 0 && unit < r->p->model->n_units)
+            release(r, l->buffer, (uint32_t)unit, micro_of(r, l->buffer, i->micro));
+    }
+    if (o->kind == OP_MARK)
+        return 0;
+    time.end_s = now_s();
+    r->times = mem_grow(r->times, &r->cap_times, r->n_times + 1, sizeof(*r->times));
+    r->times[r->n_times++] = time;
+    return 0;
+}
+
+int exec_step(struct exec_run *r, struct err *e)
+{
+    r->e = e;
+    r->step++;
+    r->loss = 0;
+    r->n_times = 0;
+    r->bucket_end = r->p->model->total_params;
+    if (r->p->known.grads != PROGRAM_NONE && is_resident(r, r->p->known.grads)) {
+        struct run_buffer *b = run_find(r, r->p->known.grads, 0, 0);
+
+        memset(b->data, 0, b->bytes);
+    }
+    return program_walk(r->p, r->t->rank, play, r);
+}
+
+int exec_loss(struct exec_run *r, double *loss, struct err *e)
+{
+    double *all = MEM_NEW(double, r->t->size);
+    int status = transport_all_gather_control(r->t, &r->loss, sizeof(r->loss), all, e);
+
+    *loss = 0;
+    for (uint32_t i = 0; i < r->t->size && !status; i++)
+        *loss += all[i] / r->t->size;
+    mem_free(all);
+    return status;
+}
+
+/* ---- start and end ---- */
+
+static void first_weights(struct exec_run *r)
+{
+    struct run_buffer *params = run_find(r, r->p->known.params, 0, 0);
+    struct run_buffer *master =
+        r->p->known.master == PROGRAM_NONE ? NULL : run_find(r, r->p->known.master, 0, 0);
+    enum dtype d = r->p->buffers[r->p->known.params].dtype;
+
+    for (uint32_t i = 0; i < r->p->model->n_tensors; i++) {
+        const struct tensor *t = &r->p->model->tensors[i];
+        const struct held_tensor *h = &r->held.t[i];
+        uint64_t first = h->param_whole ? 0 : h->first, n = h->param_whole ? t->numel : h->n;
+        float mean = t->role == ROLE_NORM && !t->is_bias ? 1 : 0;
+        float sd = t->role == ROLE_NORM || t->role == ROLE_BIAS ? 0 : 0.05f;
+
+        for (uint64_t k = 0; k < n; k++) {
+            float x = data_weight(r->o.seed, i, first + k, mean, sd);
+
+            dtype_store(d, &x, (char *)params->data + (h->param_at + k) * dtype_bytes(d, 1), 1);
+        }
+        for (uint64_t k = 0; master && k < h->n; k++)
+            ((float *)master->data)[h->master_at + k] =
+                data_weight(r->o.seed, i, h->first + k, mean, sd);
+    }
+}
+
+static int supported(const struct exec_run *r, struct err *e)
+{
+    const struct program *p = r->p;
+
+    for (uint32_t c = 0; c < p->model->n_classes; c++)
+        if (p->model->classes[c].n_experts)
+            return err_set(e, ERR_UNSUPPORTED, "exec trains no mixture of experts yet");
+    for (uint32_t i = 0; i < p->model->n_tensors; i++)
+        if (p->place[i].rule == PLACE_FLAT && p->world > 1)
+            return err_set(e, ERR_UNSUPPORTED, "exec does not run flat slices (zero1+gather) yet");
+    for (uint32_t i = 0; i < p->n_ops; i++) {
+        enum kernel k = p->ops[i].kind == OP_COMPUTE ? p->ops[i].call.kernel : KERNEL_NONE;
+
+        if (k == KERNEL_NEWTON_SCHULZ_SHARDED || k == KERNEL_SHAMPOO || k == KERNEL_SOAP)
+            return err_set(e, ERR_UNSUPPORTED, "exec runs no %s yet", kernel_name(k));
+    }
+    return 0;
+}
+
+int exec_init(struct exec_run *r, const struct plan *plan, const struct program *p,
+              struct transport *t, const struct kernel_gemm *gemm, const struct run_options *o,
+              struct err *e)
+{
+    const struct job *j = &plan->job;
+    uint64_t last;
+
+    memset(r, 0, sizeof(*r));
+    r->plan = plan;
+    r->p = p;
+    r->t = t;
+    r->gemm = gemm;
+    r->o = *o;
+    arena_init(&r->arena);
+    if (t->size != p->world)
+        return err_set(e, ERR_INVALID, "the plan is for %u ranks, this job has %u", p->world,
+                       t->size);
+    if (supported(r, e))
+        return -1;
+    held_init(&r->held, p, t->rank, &r->arena);
+    r->graphs = ARENA_NEW(&r->arena, struct unit_graph, p->model->n_classes);
+    for (uint32_t c = 0; c < p->model->n_classes; c++)
+        if (graph_build(p->model, c, j->micro_batch, j->seq_len, j->param_dtype, &r->graphs[c], e))
+            return -1;
+    for (uint32_t b = 0; b < p->n_buffers; b++)
+        if (p->buffers[b].persistent)
+            reserve(r, b, 0, 0, size_of(r, b, 0, 0));
+    r->ranks = ARENA_NEW(&r->arena, uint32_t, p->world);
+    for (uint32_t k = 0; k < p->world; k++)
+        r->ranks[k] = k;
+    for (uint32_t k = 0; k < p->n_ops; k++)
+        if (!strcmp(p->ops[k].name, "forward.end"))
+            r->last_forward = k;
+    last = r->graphs[p->model->units[p->model->n_units - 1].class_id].values[0].bytes;
+    r->output = mem_alloc(1, last);
+    r->output_grad = mem_alloc(1, last);
+    first_weights(r);
+    return 0;
+}
+
+void exec_release(struct exec_run *r)
+{
+    for (size_t i = 0; i < r->cap_map; i++)
+        if (r->map[i].used)
+            mem_free(r->map[i].data);
+    mem_free(r->map);
+    for (int i = 0; i < 4; i++)
+        mem_free(r->scratch[i]);
+    mem_free(r->matrix);
+    mem_free(r->output);
+    mem_free(r->output_grad);
+    mem_free(r->times);
+    arena_release(&r->arena);
+    memset(r, 0, sizeof(*r));
+}

@@ -1,0 +1,108 @@
+/* exec/run.h - one rank of a run: its buffers, and the walk that plays the step program on them.
+ *
+ * The walk is program_walk(): the same instances in the same order as the simulator sees. Before an operation its buffers
+ * are reserved (zeroed), after it others are released; what an operation does is in compute.c (kernels), move.c
+ * (collectives) and update.c (optimizers). Operations run one after the other in walking order, which is one legal order
+ * of the program's streams: every wait points backwards in it.
+ */
+#ifndef BALLAST_EXEC_RUN_H
+#define BALLAST_EXEC_RUN_H
+
+#include "exec/collective.h"
+#include "exec/held.h"
+#include "exec/transport.h"
+#include "kernels/kernels.h"
+#include "model/plan.h"
+#include "model/program.h"
+
+/* A live instance of a buffer. */
+struct run_buffer {
+    uint32_t buffer, unit, micro;
+    void *data;     /* owned */
+    uint64_t bytes; /* as the program counts them */
+    bool used;
+};
+
+/* What an operation took, for the report. */
+struct run_time {
+    struct instance id;
+    double start_s, end_s;
+};
+
+struct run_options {
+    uint64_t seed;
+    bool ordered;        /* deterministic reductions */
+    double lr;           /* of matrices; AdamW takes a tenth */
+    uint32_t skip_owner; /* plant: this rank forgets its updates; PROGRAM_NONE */
+};
+
+struct exec_run {
+    const struct plan *plan;
+    const struct program *p;
+    struct transport *t;
+    struct run_options o;
+    struct arena arena;
+    struct held held;
+    struct unit_graph *graphs; /* [n_classes] */
+    struct run_buffer *map;    /* owned: open addressing */
+    size_t n_map, cap_map;
+    uint64_t part_bytes[MEM_PART_N], part_peak[MEM_PART_N], bytes, peak;
+    void *scratch[4]; /* owned: collective, packing, kernel workspace, fp32 */
+    size_t cap_scratch[4];
+    const struct kernel_gemm *gemm;
+    uint64_t step;       /* from 1 */
+    uint64_t bucket_end; /* flat element where the next reduction bucket ends */
+    uint32_t tag;
+    uint32_t last_forward; /* the mark that ends a unit's forward */
+    void *matrix;          /* owned: the update of the item at work, in the parameters' dtype */
+    size_t cap_matrix;
+    uint32_t *ranks;            /* [world], in arena */
+    double loss;                /* of this rank's step, mean over micro-batches */
+    void *output, *output_grad; /* of a model without a head; owned */
+    struct run_time *times;     /* owned; of the last step */
+    size_t n_times, cap_times;
+    struct err *e;
+};
+
+/* Initial parameters from the seed, the same for every layout and world. Everything is owned by r. */
+int exec_init(struct exec_run *r, const struct plan *plan, const struct program *p,
+              struct transport *t, const struct kernel_gemm *gemm, const struct run_options *o,
+              struct err *e);
+void exec_release(struct exec_run *r);
+/* One optimizer step. */
+int exec_step(struct exec_run *r, struct err *e);
+/* Mean loss of the last step over all ranks. */
+int exec_loss(struct exec_run *r, double *loss, struct err *e);
+
+/* ---- inside exec/ ---- */
+
+enum { SCRATCH_COLLECTIVE, SCRATCH_PACK, SCRATCH_KERNEL, SCRATCH_FP32 };
+/* At least n bytes, kept for later calls; contents undefined. */
+void *run_scratch(struct exec_run *r, int which, size_t n);
+/* The live instance; a bug when there is none. Resident buffers have unit and micro 0. */
+struct run_buffer *run_find(struct exec_run *r, uint32_t buffer, uint32_t unit, uint32_t micro);
+/* Operand k of the op, resolved: the buffer, or the tensor in it. */
+struct run_view {
+    char *data;
+    enum dtype dtype;
+    uint64_t elements;
+};
+struct run_view run_operand(struct exec_run *r, const struct op *o, const struct instance *i,
+                            uint32_t k);
+/* Resident gradient of tensor t's held part, reduced. */
+struct run_view run_gradient(struct exec_run *r, uint32_t tensor);
+
+/* The loss of a model without a head, at the end of forward. */
+void run_output(struct exec_run *r, const struct instance *i);
+int run_compute(struct exec_run *r, const struct op *o, const struct instance *i); /* compute.c */
+int run_collective(struct exec_run *r, const struct op *o, const struct instance *i); /* move.c */
+int run_update(struct exec_run *r, const struct op *o, const struct instance *i);     /* update.c */
+
+/* data.c: numbers that depend on nothing but their names. */
+uint64_t data_hash(uint64_t a, uint64_t b, uint64_t c, uint64_t d);
+void data_tokens(uint64_t seed, uint64_t step, uint64_t micro, uint32_t rank, uint64_t vocab,
+                 uint64_t sequences, uint64_t seq_len, int64_t *inputs, int64_t *targets);
+/* Element i of tensor t at the start: normal-like with deviation `sd` around `mean`. */
+float data_weight(uint64_t seed, uint64_t tensor, uint64_t i, float mean, float sd);
+
+#endif

@@ -1,0 +1,170 @@
+/* The optimizer's operations on the parts that this rank holds: momentum, Newton-Schulz and update of one matrix of the
+ * rank's list, and AdamW on the rest. Hyper-parameters: exec/run.h's options; Muon's momentum 0.95 with Nesterov, AdamW's
+ * betas 0.9 and 0.95, eps 1e-8, decay 0.01 of both, update scaled by 0.2 sqrt(max(rows, cols)) (Moonlight). */
+#include "exec/run.h"
+
+#include "core/num.h"
+#include "kernels/optimizer.h"
+
+#include <string.h>
+
+static struct kernel_on where(struct exec_run *r)
+{
+    const struct job *j = &r->plan->job;
+
+    return (struct kernel_on){
+        .act = j->param_dtype, .weight = j->param_dtype, .grad = j->grad_dtype, .gemm = r->gemm};
+}
+
+static uint32_t item_tensor(const struct exec_run *r, const struct op *o, const struct instance *i)
+{
+    return r->p->work_tables[r->p->loops[o->loop].work].items[i->item].tensor;
+}
+
+static char *resident(struct exec_run *r, uint32_t buffer, uint64_t element)
+{
+    return (char *)run_find(r, buffer, 0, 0)->data +
+           element * dtype_bytes(r->p->buffers[buffer].dtype, 1);
+}
+
+/* The held part of a parameter, and of its fp32 copy. */
+static char *param_of(struct exec_run *r, uint32_t t)
+{
+    const struct held_tensor *h = &r->held.t[t];
+
+    return resident(r, r->p->known.params, h->param_at + (h->param_whole ? h->first : 0));
+}
+
+static float *master_of(struct exec_run *r, uint32_t t)
+{
+    if (r->p->known.master == PROGRAM_NONE)
+        return NULL;
+    return (float *)(void *)resident(r, r->p->known.master, r->held.t[t].master_at);
+}
+
+/* The update of the held part, in the matrix's place: room for n padded parts where the parts are gathered. */
+static void momentum(struct exec_run *r, uint32_t t)
+{
+    const struct held_tensor *h = &r->held.t[t];
+    enum dtype d = r->plan->job.param_dtype;
+    struct run_view g = run_gradient(r, t);
+    struct kernel_on on = where(r);
+    size_t bytes = dtype_bytes(d, num_max(h->room * r->p->world, r->p->model->tensors[t].numel));
+    struct kernel_momentum a = {.n = h->n,
+                                .grad_type = g.dtype,
+                                .state_type = r->plan->job.state_dtype,
+                                .update_type = d,
+                                .mu = 0.95f,
+                                .grad_scale = 1,
+                                .nesterov = true,
+                                .grad = g.data};
+
+    if (bytes > r->cap_matrix) {
+        mem_free(r->matrix);
+        r->matrix = mem_alloc(1, bytes);
+        r->cap_matrix = bytes;
+    }
+    memset(r->matrix, 0, bytes);
+    a.buf = resident(r, r->p->known.states, h->state_at);
+    a.update = (char *)r->matrix +
+               dtype_bytes(d, h->n == r->p->model->tensors[t].numel ? 0 : r->t->rank * h->room);
+    kernel_momentum(&on, &a);
+}
+
+static void newton_schulz(struct exec_run *r, uint32_t t)
+{
+    const struct tensor *x = &r->p->model->tensors[t];
+    enum dtype d = r->plan->job.param_dtype;
+    struct kernel_newton_schulz a = {.rows = x->rows, .cols = x->cols, .hyper = KERNEL_NS_DEFAULTS};
+    struct kernel_on on = where(r);
+
+    a.hyper.steps = r->plan->job.ns_steps;
+    a.x = run_scratch(r, SCRATCH_FP32, x->numel * sizeof(*a.x));
+    on.workspace_bytes = kernel_newton_schulz_workspace(x->rows, x->cols);
+    on.workspace = run_scratch(r, SCRATCH_KERNEL, on.workspace_bytes);
+    dtype_load(d, r->matrix, a.x, x->numel);
+    kernel_newton_schulz(&on, &a);
+    dtype_store(d, a.x, r->matrix, x->numel);
+}
+
+static void matrix_update(struct exec_run *r, uint32_t t)
+{
+    const struct tensor *x = &r->p->model->tensors[t];
+    const struct held_tensor *h = &r->held.t[t];
+    enum dtype d = r->plan->job.param_dtype;
+    struct kernel_on on = where(r);
+    struct kernel_matrix_update a = {.n = h->n,
+                                     .param_type = d,
+                                     .update_type = d,
+                                     .lr = (float)r->o.lr,
+                                     .decay = 0.01f,
+                                     .scale = kernel_muon_scale(KERNEL_MUON_RMS, x->rows, x->cols)};
+
+    a.update = (char *)r->matrix + dtype_bytes(d, h->first);
+    a.param = param_of(r, t);
+    a.master = master_of(r, t);
+    kernel_matrix_update(&on, &a);
+}
+
+static void adamw(struct exec_run *r, uint32_t t)
+{
+    const struct held_tensor *h = &r->held.t[t];
+    struct run_view g;
+    struct kernel_on on = where(r);
+    struct kernel_adamw a = {.n = h->n,
+                             .param_type = r->plan->job.param_dtype,
+                             .state_type = r->plan->job.state_dtype,
+                             .step = r->step,
+                             .lr = (float)r->o.lr * 0.1f,
+                             .beta1 = 0.9f,
+                             .beta2 = 0.95f,
+                             .eps = 1e-8f,
+                             .decay = 0.01f,
+                             .grad_scale = 1};
+
+    if (!h->n)
+        return;
+    g = run_gradient(r, t);
+    a.grad_type = g.dtype;
+    a.grad = g.data;
+    a.param = param_of(r, t);
+    a.master = master_of(r, t);
+    a.m = resident(r, r->p->known.states, h->state_at);
+    a.v = resident(r, r->p->known.states, h->state_at + h->room);
+    kernel_adamw(&on, &a);
+}
+
+/* Everything that no matrix optimizer updates, owned by this rank or not. */
+static void adamw_all(struct exec_run *r, bool owned, uint32_t unit)
+{
+    for (uint32_t t = 0; t < r->p->model->n_tensors; t++)
+        if (!r->held.t[t].matrix && (r->p->place[t].rule == PLACE_OWNER) == owned &&
+            (!owned || r->p->model->tensors[t].unit == unit))
+            adamw(r, t);
+}
+
+int run_update(struct exec_run *r, const struct op *o, const struct instance *i)
+{
+    bool forgets = r->o.skip_owner == r->t->rank;
+
+    switch (o->call.kernel) {
+    case KERNEL_MOMENTUM:
+        momentum(r, item_tensor(r, o, i));
+        return 0;
+    case KERNEL_NEWTON_SCHULZ:
+        newton_schulz(r, item_tensor(r, o, i));
+        return 0;
+    case KERNEL_MATRIX_UPDATE:
+        if (!forgets)
+            matrix_update(r, item_tensor(r, o, i));
+        return 0;
+    case KERNEL_ADAMW:
+        if (o->by_item)
+            adamw_all(r, true, r->p->model->tensors[item_tensor(r, o, i)].unit);
+        else
+            adamw_all(r, false, 0);
+        return 0;
+    default:
+        return err_set(r->e, ERR_UNSUPPORTED, "exec runs no %s yet", kernel_name(o->call.kernel));
+    }
+}

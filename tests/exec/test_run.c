@@ -1,0 +1,337 @@
+/* A few steps of small models, every rank a thread, under a layout and under plain data parallelism from the same seed:
+ * with ordered reductions losses and weights have to be equal to the last bit, and every byte that a rank moved has to
+ * be in the program. Peak memory by part is what the simulator predicts. */
+#include "exec/run.h"
+
+#include "model/traffic.h"
+#include "sim/sim.h"
+#include "tests/exec/threads.h"
+#include "tests/layouts/plans.h"
+
+#include <math.h>
+#include <stdio.h>
+
+enum { STEPS = 3, MAX_STEPS = 20, MAX_WORLD = 8 };
+
+struct outcome {
+    const struct plan *plan;
+    const struct program *p;
+    struct run_options o;
+    int steps;
+    double loss[MAX_STEPS];
+    float *weights[MAX_WORLD]; /* [rank][total_params]: what the rank holds; elsewhere NAN; owned */
+    struct traffic_bytes moved[MAX_WORLD];
+    uint64_t peak[MAX_WORLD], part_peak[MAX_WORLD][MEM_PART_N];
+};
+
+static void copy_weights(struct exec_run *r, float *to)
+{
+    const struct model *m = r->p->model;
+    enum dtype d = r->p->buffers[r->p->known.params].dtype;
+    char *params = run_find(r, r->p->known.params, 0, 0)->data;
+
+    for (uint64_t i = 0; i < m->total_params; i++)
+        to[i] = NAN;
+    for (uint32_t t = 0; t < m->n_tensors; t++) {
+        const struct held_tensor *h = &r->held.t[t];
+        uint64_t n = h->param_whole ? m->tensors[t].numel : h->n,
+                 first = h->param_whole ? 0 : h->first;
+
+        dtype_load(d, params + h->param_at * dtype_bytes(d, 1), to + h->flat_at + first, n);
+    }
+}
+
+static int one_rank(struct transport *t, void *ctx, struct err *e)
+{
+    struct outcome *x = ctx;
+    struct exec_run r;
+    int status = exec_init(&r, x->plan, x->p, t, &kernel_gemm_reference, &x->o, e);
+
+    for (int s = 0; s < x->steps && !status; s++) {
+        double loss;
+
+        if (s == x->steps - 1)
+            t->n_sent = t->n_received = 0;
+        status = exec_step(&r, e);
+        if (!status)
+            status = exec_loss(&r, &loss, e);
+        if (!status && t->rank == 0)
+            x->loss[s] = loss;
+    }
+    if (!status) {
+        x->moved[t->rank] =
+            (struct traffic_bytes){.sent_intra = t->n_sent, .recv_intra = t->n_received};
+        x->weights[t->rank] = MEM_NEW(float, x->p->model->total_params);
+        copy_weights(&r, x->weights[t->rank]);
+        x->peak[t->rank] = r.peak;
+        memcpy(x->part_peak[t->rank], r.part_peak, sizeof(r.part_peak));
+    }
+    exec_release(&r);
+    return status;
+}
+
+static void release(struct outcome *x)
+{
+    for (int i = 0; i < MAX_WORLD; i++)
+        mem_free(x->weights[i]);
+}
+
+struct setting {
+    const char *model, *layout;
+    uint32_t world;
+    struct job job;
+    uint32_t skip_owner;
+    int steps; /* 0: STEPS */
+    double lr; /* 0: 0.02 */
+};
+
+static void run(const struct setting *s, const char *layout, struct arena *a, struct outcome *x)
+{
+    struct plan *plan = ARENA_NEW(a, struct plan, 1);
+    struct program *p = ARENA_NEW(a, struct program, 1);
+    struct err e = {0};
+
+    memset(x, 0, sizeof(*x));
+    plans_make(plan, a, s->model, layout, &s->job, s->world, 4);
+    if (layout_lower(plan, a, p, &e))
+        ck_abort_msg("%s", e.msg);
+    x->steps = s->steps ? s->steps : STEPS;
+    x->plan = plan;
+    x->p = p;
+    x->o = (struct run_options){
+        .seed = 7, .ordered = true, .lr = s->lr > 0 ? s->lr : 0.02, .skip_owner = PROGRAM_NONE};
+    if (strcmp(layout, "ddp"))
+        x->o.skip_owner = s->skip_owner;
+    if (threads_run(s->world, one_rank, x, &e))
+        ck_abort_msg("%s %s world %u: %s", s->model, layout, s->world, e.msg);
+}
+
+/* The first difference, or NULL. */
+static const char *differs(const struct setting *s, const struct outcome *x,
+                           const struct outcome *ddp, char *text, size_t n)
+{
+    for (int i = 0; i < x->steps; i++)
+        if (x->loss[i] != ddp->loss[i]) {
+            snprintf(text, n, "%s %s world %u: loss of step %d is %.17g, ddp %.17g", s->model,
+                     s->layout, s->world, i + 1, x->loss[i], ddp->loss[i]);
+            return text;
+        }
+    for (uint32_t r = 0; r < s->world; r++)
+        for (uint64_t i = 0; i < x->p->model->total_params; i++)
+            if (!isnan(x->weights[r][i]) && x->weights[r][i] != ddp->weights[0][i]) {
+                snprintf(text, n, "%s %s world %u: rank %u weight %llu is %.9g, ddp %.9g", s->model,
+                         s->layout, s->world, r, (unsigned long long)i, (double)x->weights[r][i],
+                         (double)ddp->weights[0][i]);
+                return text;
+            }
+    return NULL;
+}
+
+/* What an ordered run moves: segment reductions by mirrored p2p, the rest as the job's algorithm says. */
+static enum coll_algo ordered_algo(void *ctx, const struct instance *i)
+{
+    const struct outcome *x = ctx;
+    const struct op *o = &x->p->ops[i->op];
+
+    if (o->coll.kind == COLL_SEGMENT_REDUCE && o->coll.algo != ALGO_PADDED)
+        return ALGO_P2P;
+    return o->coll.algo == ALGO_AUTO ? ALGO_RING : o->coll.algo;
+}
+
+static void check_bytes(const struct setting *s, struct outcome *x)
+{
+    struct traffic_bytes *b = MEM_NEW(struct traffic_bytes, s->world);
+
+    traffic_step(x->p, 15, ordered_algo, x, b);
+    for (uint32_t r = 0; r < s->world; r++)
+        if (x->moved[r].sent_intra != b[r].sent_intra + b[r].sent_inter ||
+            x->moved[r].recv_intra != b[r].recv_intra + b[r].recv_inter)
+            ck_abort_msg(
+                "%s %s world %u: rank %u sent %llu received %llu, the program says %llu %llu",
+                s->model, s->layout, s->world, r, (unsigned long long)x->moved[r].sent_intra,
+                (unsigned long long)x->moved[r].recv_intra,
+                (unsigned long long)(b[r].sent_intra + b[r].sent_inter),
+                (unsigned long long)(b[r].recv_intra + b[r].recv_inter));
+    mem_free(b);
+}
+
+static void check_memory(const struct setting *s, const struct outcome *x, struct arena *a)
+{
+    struct sim_options o = {.unfold = true};
+    struct prediction out;
+    struct err e = {0};
+    uint64_t most = 0;
+
+    ck_assert_int_eq(sim_predict(x->p, &x->plan->cluster, &o, a, &out, &e), 0);
+    for (uint32_t r = 0; r < s->world; r++)
+        most = x->peak[r] > most ? x->peak[r] : most;
+    /* In walking order nothing overlaps: exec never holds more than the streams' overlap allows. */
+    if (most > out.memory.peak_bytes)
+        ck_abort_msg("%s %s world %u: peak %llu, predicted %llu", s->model, s->layout, s->world,
+                     (unsigned long long)most, (unsigned long long)out.memory.peak_bytes);
+}
+
+/* `ddp` has been run with the same settings. */
+static void compare_with(struct setting *s, const struct outcome *ddp)
+{
+    struct outcome x;
+    struct arena a;
+    char text[256];
+
+    arena_init(&a);
+    run(s, s->layout, &a, &x);
+    if (differs(s, &x, ddp, text, sizeof(text)))
+        ck_abort_msg("%s", text);
+    ck_assert(isfinite(x.loss[x.steps - 1]));
+    check_bytes(s, &x);
+    check_memory(s, &x, &a);
+    release(&x);
+    arena_release(&a);
+}
+
+static void compare(struct setting *s)
+{
+    struct outcome ddp;
+    struct arena a;
+
+    arena_init(&a);
+    run(s, "ddp", &a, &ddp);
+    compare_with(s, &ddp);
+    release(&ddp);
+    arena_release(&a);
+}
+
+static struct setting small(const char *model, const char *layout, uint32_t world)
+{
+    struct setting s = {.model = model,
+                        .layout = layout,
+                        .world = world,
+                        .job = plans_job(),
+                        .skip_owner = PROGRAM_NONE};
+
+    s.job.seq_len = 16;
+    s.job.micro_batch = 1;
+    s.job.param_dtype = s.job.grad_dtype = DTYPE_FP32;
+    return s;
+}
+
+static const char *const layouts[] = {"ddp", "zero1+owner", "zero3+owner", "zero3+gather"};
+static const char *const models[] = {"block", "llama", "gpt2"};
+
+START_TEST(every_layout_trains_as_ddp_does_to_the_last_bit)
+{
+    static const uint32_t worlds[] = {1, 2, 3, 4, 7, 8};
+
+    for (int m = 0; m < 3; m++)
+        for (int w = 0; w < 6; w++) {
+            struct setting s = small(models[m], "ddp", worlds[w]);
+            struct outcome ddp;
+            struct arena a;
+
+            arena_init(&a);
+            run(&s, "ddp", &a, &ddp);
+            check_bytes(&s, &ddp);
+            for (int l = 1; l < 4; l++) {
+                s.layout = layouts[l];
+                compare_with(&s, &ddp);
+            }
+            release(&ddp);
+            arena_release(&a);
+        }
+}
+END_TEST
+
+START_TEST(every_gather_algorithm_brings_the_same_weights)
+{
+    static const enum coll_algo algos[] = {ALGO_P2P, ALGO_RING, ALGO_HIERARCHICAL, ALGO_PADDED};
+
+    for (int k = 0; k < 4; k++)
+        for (int l = 1; l < 3; l++) {
+            struct setting s = small("llama", layouts[l], 7);
+
+            s.job.gather = algos[k];
+            compare(&s);
+        }
+}
+END_TEST
+
+START_TEST(bf16_storage_and_recomputation_change_nothing_between_layouts)
+{
+    static const enum recompute modes[] = {RECOMPUTE_NONE, RECOMPUTE_SELECTIVE, RECOMPUTE_FULL};
+
+    for (int k = 0; k < 3; k++) {
+        struct setting s = small("llama", "zero3+owner", 4);
+
+        s.job.param_dtype = s.job.grad_dtype = DTYPE_BF16;
+        s.job.recompute = modes[k];
+        compare(&s);
+    }
+}
+END_TEST
+
+START_TEST(recomputation_gives_the_bits_of_kept_activations)
+{
+    struct setting s = small("gpt2", "ddp", 2);
+    struct outcome full, none;
+    struct arena a;
+    char text[256];
+
+    arena_init(&a);
+    run(&s, "ddp", &a, &full);
+    s.job.recompute = RECOMPUTE_NONE;
+    run(&s, "ddp", &a, &none);
+    if (differs(&s, &none, &full, text, sizeof(text)))
+        ck_abort_msg("%s", text);
+    release(&full);
+    release(&none);
+    arena_release(&a);
+}
+END_TEST
+
+START_TEST(training_lowers_the_loss)
+{
+    for (int m = 0; m < 2; m++) {
+        struct setting s = small(models[m], "zero3+owner", 2);
+        double first = 0, last = 0;
+        struct outcome x;
+        struct arena a;
+
+        s.steps = MAX_STEPS;
+        s.job.micro_batch = 4;
+        s.lr = m ? 0.1 : 0.02;
+        arena_init(&a);
+        run(&s, s.layout, &a, &x);
+        for (int i = 0; i < 3; i++) {
+            first += x.loss[i] / 3;
+            last += x.loss[MAX_STEPS - 1 - i] / 3;
+        }
+        ck_assert_msg(last < 0.98 * first, "%s: from %g to %g", models[m], first, last);
+        release(&x);
+        arena_release(&a);
+    }
+}
+END_TEST
+
+START_TEST(an_owner_that_skips_its_update_is_caught)
+{
+    struct setting s = small("llama", "zero3+owner", 3);
+    struct outcome x, ddp;
+    struct arena a;
+    char text[256];
+
+    s.skip_owner = 1;
+    arena_init(&a);
+    run(&s, "ddp", &a, &ddp);
+    run(&s, s.layout, &a, &x);
+    ck_assert_ptr_nonnull(differs(&s, &x, &ddp, text, sizeof(text)));
+    release(&x);
+    release(&ddp);
+    arena_release(&a);
+}
+END_TEST
+
+SUITE_MAIN("exec/run", every_layout_trains_as_ddp_does_to_the_last_bit,
+           every_gather_algorithm_brings_the_same_weights,
+           bf16_storage_and_recomputation_change_nothing_between_layouts,
+           recomputation_gives_the_bits_of_kept_activations, training_lowers_the_loss,
+           an_owner_that_skips_its_update_is_caught)
