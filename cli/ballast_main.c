@@ -25,6 +25,7 @@ static const struct command commands[] = {
     {"plan", cmd_plan, "owners and loads; writes a plan file"},
     {"sim", cmd_sim, "one layout in detail: step time, memory, traffic, trace"},
     {"compare", cmd_compare, "one row a layout: the main job"},
+    {"validate", cmd_validate, "predictions beside measured steps, with error statistics"},
 };
 enum { N_COMMANDS = sizeof(commands) / sizeof(commands[0]) };
 
