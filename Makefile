@@ -102,6 +102,7 @@ FUZZERS     := $(FUZZ_SRCS:%.c=$(OBJ)/%)
 BENCH_SRCS  := $(sort $(wildcard tests/bench/bench_*.c))
 BENCHES     := $(BENCH_SRCS:%.c=$(OBJ)/%)
 CASES       := $(sort $(wildcard tests/cli/*.case))
+MPI_SCRIPTS := $(filter-out %/lib.sh,$(sort $(wildcard tests/mpi/*.sh)))
 C_FILES     := $(sort $(wildcard $(foreach d,$(FOLDERS) tests tests/*,$(d)/*.c $(d)/*.h)))
 
 .PHONY: all run test test-run check-san check-deps fuzz fuzz-run bench format format-check install uninstall clean help \
@@ -212,7 +213,7 @@ test:
 # ONLY=text runs the test programs, corpora and case files whose path contains it.
 test-run: tests
 	@BUILD='$(BUILD)' OBJ='$(OBJ)' JOBS='$(JOBS)' ONLY='$(ONLY)' CC='$(CC)' SAN='$(SAN)' \
-	  TESTS='$(TESTS)' REPLAYS='$(REPLAYS)' CASES='$(CASES)' sh tests/run_all.sh
+	  TESTS='$(TESTS)' REPLAYS='$(REPLAYS)' CASES='$(CASES)' MPI_SCRIPTS='$(MPI_SCRIPTS)' sh tests/run_all.sh
 
 check-san:
 	@$(MAKE) --no-print-directory SAN=1 test

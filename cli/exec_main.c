@@ -6,6 +6,7 @@
 #include "core/version.h"
 #include "cli/output.h"
 #include "exec/check.h"
+#include "exec/plant.h"
 #include "exec/run.h"
 #include "layouts/layout.h"
 #include "sim/sim.h"
@@ -69,10 +70,10 @@ static const struct opt rows[] = {
      .type = OPT_TIME,
      .dflt = "60s",
      .help = "give up when nothing moves for so long"},
-    {.name = "plant-skip",
-     .type = OPT_COUNT,
-     .meta = "RANK",
-     .help = "plant a fault: this rank forgets its updates"},
+    {.name = "plant",
+     .type = OPT_STRING,
+     .meta = "FAULT",
+     .help = "for tests, a fault on purpose: kill, oom, mpi, stall or skip[:RANK[:PHASE]]"},
     {.name = "format",
      .type = OPT_CHOICE,
      .choices = table_formats,
@@ -97,8 +98,44 @@ struct session {
     const char *gemm_name;
     void *gemm_handle;
     struct run_options o;
+    struct plant plant;
+    char doing[TRANSPORT_NOTE]; /* the operation at work */
     struct strbuf out;
 };
+
+/* The job's end from inside an allocation, which knows no session. */
+static struct session *running;
+
+/* The first one to know says it, in one line, and nobody waits for the others. */
+static void end_job(struct session *s, const struct err *e)
+{
+    if (transport_claim(&s->t))
+        fprintf(stderr, "error: %s [ERR_%s]\n", e->msg, err_name(e->code));
+    fflush(stderr);
+    s->t.lib->abort(&s->t, err_exit_status(e->code));
+}
+
+static void no_memory(size_t n, size_t size)
+{
+    struct err e;
+
+    if (!running || running->t.size < 2)
+        return;
+    err_set(&e, ERR_EXTERNAL, "rank %u: %s: out of memory: %zu x %zu bytes", running->t.rank,
+            running->doing, n, size);
+    end_job(running, &e);
+}
+
+static int on_op(void *ctx, const struct exec_run *r, const struct instance *i, struct err *e)
+{
+    struct session *s = ctx;
+    const struct op *o = &r->p->ops[i->op];
+
+    snprintf(s->doing, sizeof(s->doing), "%s: %s of unit %s", phase_name(o->phase), o->name,
+             r->p->model->units[i->unit].name);
+    transport_note(r->t, "%s", s->doing);
+    return plant_happen(&s->plant, r, o->phase, e);
+}
 
 /* ---- libraries beside this program ---- */
 
@@ -125,6 +162,17 @@ static bool launched(void)
             return true;
     }
     return false;
+}
+
+/* 0 for a program of its own. */
+static long launched_rank(void)
+{
+    static const char *const ranks[] = {"OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID"};
+
+    for (size_t i = 0; i < sizeof(ranks) / sizeof(ranks[0]); i++)
+        if (getenv(ranks[i]))
+            return atol(getenv(ranks[i]));
+    return 0;
 }
 
 static int open_transport(struct session *s, struct err *e)
@@ -367,8 +415,10 @@ static int replay(struct session *s, int argc, char **argv, struct err *e)
 
 static int session_run(struct session *s, int argc, char **argv, struct err *e)
 {
-    const struct opt_val *skip = opts_get(&s->opts, "plant-skip");
+    const char *plant = opts_get(&s->opts, "plant")->text;
 
+    if (plant && plant_parse(plant, &s->plant, e))
+        return -1;
     if (opts_positionals(&s->opts, 1, 1, "PLAN", e) ||
         plan_load(s->opts.pos[0], &s->arena, &s->plan, e) || layout_check(&s->plan, e) ||
         layout_lower(&s->plan, &s->arena, &s->program, e) || open_gemm(s, e))
@@ -380,7 +430,12 @@ static int session_run(struct session *s, int argc, char **argv, struct err *e)
     s->o = (struct run_options){.seed = opts_get(&s->opts, "seed")->u64,
                                 .ordered = opts_get(&s->opts, "deterministic")->set,
                                 .lr = opts_get(&s->opts, "lr")->d,
-                                .skip_owner = skip->set ? (uint32_t)skip->u64 : PROGRAM_NONE};
+                                .skip_owner =
+                                    s->plant.kind == PLANT_SKIP ? s->plant.rank : PROGRAM_NONE,
+                                .on_op = on_op,
+                                .on_op_ctx = s};
+    if (plant_fits(&s->plant, &s->program, e))
+        return -1;
     return opts_get(&s->opts, "check")->set ? prove(s, argc, argv, e) : replay(s, argc, argv, e);
 }
 
@@ -403,6 +458,9 @@ int main(int argc, char **argv)
 
     signal(SIGPIPE, SIG_IGN);
     memset(&s, 0, sizeof(s));
+    snprintf(s.doing, sizeof(s.doing), "start");
+    running = &s;
+    mem_on_failure(no_memory);
     arena_init(&s.arena);
     strbuf_init(&s.out);
     opts_init(&s.opts);
@@ -414,18 +472,17 @@ int main(int argc, char **argv)
         if (status >= 0 && s.t.rank == 0 &&
             output_write(opts_get(&s.opts, "output")->text, &s.out, &e))
             status = -1;
-        if (status <
-            0) { /* one line of the first rank that knows, and nobody waits for the others */
-            if (s.t.rank == 0 || e.code == ERR_EXTERNAL)
-                fprintf(stderr, "error: %s [ERR_%s]\n", e.msg, err_name(e.code));
-            if (s.t.size > 1)
-                s.t.lib->abort(&s.t, err_exit_status(e.code));
-            return err_exit_status(e.code);
-        }
+        if (status < 0)
+            end_job(&s, &e);
         transport_close(&s.t);
     }
     if (status < 0) {
-        fprintf(stderr, "error: %s [ERR_%s]\n", e.msg, err_name(e.code));
+        /* Before the ranks know of each other every one of them fails alike: the first one speaks, the others leave it
+         * the time before the launcher ends all. */
+        if (launched_rank() == 0)
+            fprintf(stderr, "error: %s [ERR_%s]\n", e.msg, err_name(e.code));
+        else
+            sleep(1);
         status = err_exit_status(e.code);
     }
     strbuf_release(&s.out);

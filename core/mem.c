@@ -12,8 +12,17 @@ struct arena_block {
     _Alignas(ARENA_ALIGN) char data[];
 };
 
+static void (*on_failure)(size_t n, size_t size);
+
+void mem_on_failure(void (*fn)(size_t n, size_t size))
+{
+    on_failure = fn;
+}
+
 static void out_of_memory(size_t n, size_t size)
 {
+    if (on_failure)
+        on_failure(n, size);
     fprintf(stderr, "error: out of memory: %zu x %zu bytes [ERR_EXTERNAL]\n", n, size);
     exit(4);
 }

@@ -1,6 +1,7 @@
 /* core/mem.h - heap and arena.
  *
- * Out of memory ends the program here, with one line and status 4: no caller checks. An arena is for results that
+ * Out of memory ends the program here, with one line and status 4: no caller checks. A program that has more to end than
+ * itself (a job of several ranks) sets mem_on_failure(). An arena is for results that
  * live and die together; `struct arena *a` in a signature means that the result lives as long as `a`.
  */
 #ifndef BALLAST_CORE_MEM_H
@@ -13,6 +14,9 @@
 void *mem_alloc(size_t n, size_t size); /* zeroed; n*size is checked; n = 0 is fine */
 void *mem_grow(void *p, size_t *cap, size_t want, size_t size); /* *cap >= want after; doubles */
 void mem_free(void *p);
+/* Called when n x size bytes are not to be had, in place of the line and exit(4) that follow should it return. NULL:
+ * nothing. */
+void mem_on_failure(void (*fn)(size_t n, size_t size));
 
 struct arena_block;
 struct arena {

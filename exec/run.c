@@ -252,7 +252,11 @@ static int play(void *ctx, const struct instance *i)
             r->p->model->classes[r->p->model->units[0].class_id].kind != UNIT_EMBED)
             fill_input(r, i);
     }
-    if (o->kind == OP_COMPUTE)
+    if (r->o.on_op)
+        status = r->o.on_op(r->o.on_op_ctx, r, i, r->e);
+    if (status)
+        ;
+    else if (o->kind == OP_COMPUTE)
         status = o->phase == PHASE_OPTIMIZER ? run_update(r, o, i) : run_compute(r, o, i);
     else if (o->kind == OP_COLLECTIVE)
         status = run_collective(r, o, i);

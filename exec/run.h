@@ -29,11 +29,15 @@ struct run_time {
     double start_s, end_s;
 };
 
+struct exec_run;
 struct run_options {
     uint64_t seed;
     bool ordered;        /* deterministic reductions */
     double lr;           /* of matrices; AdamW takes a tenth */
     uint32_t skip_owner; /* plant: this rank forgets its updates; PROGRAM_NONE */
+    /* NULL, or called before every operation; -1 ends the step */
+    int (*on_op)(void *ctx, const struct exec_run *r, const struct instance *i, struct err *e);
+    void *on_op_ctx;
 };
 
 struct exec_run {

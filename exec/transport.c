@@ -3,6 +3,8 @@
 #include "core/mem.h"
 
 #include <dlfcn.h>
+#include <stdarg.h>
+#include <stdio.h>
 #include <string.h>
 
 /* ---- one rank ---- */
@@ -92,6 +94,26 @@ void transport_close(struct transport *t)
     memset(t, 0, sizeof(*t));
 }
 
+/* ---- the job's end ---- */
+
+void transport_note(struct transport *t, const char *fmt, ...)
+{
+    char text[TRANSPORT_NOTE];
+    va_list ap;
+
+    if (!t->lib->note)
+        return;
+    va_start(ap, fmt);
+    vsnprintf(text, sizeof(text), fmt, ap);
+    va_end(ap);
+    t->lib->note(t, text);
+}
+
+bool transport_claim(struct transport *t)
+{
+    return !t->lib || !t->lib->claim || t->lib->claim(t);
+}
+
 /* ---- control ---- */
 
 int transport_all_gather_control(struct transport *t, const void *mine, size_t n, void *out,
@@ -109,7 +131,7 @@ int transport_all_gather_control(struct transport *t, const void *mine, size_t n
     if (!status)
         status = t->lib->wait(t, r, 2 * (size_t)t->size, e);
     mem_free(r);
-    return status ? -1 : 0;
+    return status ? err_prefix(e, "rank %u: a control message", t->rank) : 0;
 }
 
 int transport_barrier(struct transport *t, struct err *e)

@@ -34,6 +34,10 @@ struct transport_library {
     int (*wait)(struct transport *t, struct transport_request *r, size_t n, struct err *e);
     /* End every rank of the job, now: one line of ours has been printed. Does not return. */
     void (*abort)(struct transport *t, int status);
+    /* May be NULL. What this rank is about to do, for the line that another prints should this one die or get stuck. */
+    void (*note)(struct transport *t, const char *doing);
+    /* May be NULL (always true). Is this rank the first of its node that has something to say about the job's end? */
+    bool (*claim)(struct transport *t);
 };
 
 struct transport {
@@ -51,11 +55,14 @@ extern const struct transport_library transport_self;
 /* Open: the library at `path` (NULL: transport_self). ERR_EXTERNAL with one clear line when it cannot be loaded. */
 int transport_open(struct transport *t, const char *path, struct err *e);
 void transport_close(struct transport *t);
+void transport_note(struct transport *t, const char *fmt, ...)
+    __attribute__((format(printf, 2, 3)));
+bool transport_claim(struct transport *t);
 
 /* Helpers on top: both ends of an exchange at once; every rank's n bytes to all (out: size x n); a barrier. They count
  * as traffic only through the *_uncounted forms' absence: control messages use tags >= TRANSPORT_CONTROL and are not
  * counted. */
-enum { TRANSPORT_CONTROL = 1 << 20 };
+enum { TRANSPORT_CONTROL = 1 << 20, TRANSPORT_NOTE = 112 };
 int transport_all_gather_control(struct transport *t, const void *mine, size_t n, void *out,
                                  struct err *e);
 int transport_barrier(struct transport *t, struct err *e);

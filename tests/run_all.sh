@@ -1,7 +1,8 @@
 #!/bin/sh
-# run_all.sh - `make test`: libcheck programs, check-deps, corpus replay, command-line cases; called by the Makefile with
-# BUILD OBJ JOBS ONLY CC TESTS REPLAYS CASES. Each piece writes LOGS/NAME.log (its output) and LOGS/NAME.result
-# ("passed failed skipped"); what failed is shown, and the last line is "N passed, N failed, N skipped".
+# run_all.sh - `make test`: libcheck programs, check-deps, corpus replay, command-line cases, runs under mpirun; called by
+# the Makefile with BUILD OBJ JOBS ONLY CC SAN TESTS REPLAYS CASES MPI_SCRIPTS. Each piece writes LOGS/NAME.log (its
+# output) and LOGS/NAME.result ("passed failed skipped"); what failed is shown, and the last line is
+# "N passed, N failed, N skipped".
 #
 # A libcheck program counts by its summary line, another program by its status; 77 is one skip. A program that fails
 # without a failed check (crash outside a test, timeout) is one failure.
@@ -24,6 +25,7 @@ pick() { # the words that contain $ONLY
     case check-deps in *"$ONLY"*) echo "deps check-deps" ;; esac
     pick $REPLAYS | sed 's/^/replay /'
     pick $CASES | sed 's/^/case /'
+    pick $MPI_SCRIPTS | sed 's/^/mpi /'
 } >"$LOGS/jobs"
 xargs -P "${JOBS:-2}" -L1 sh tests/run_one.sh <"$LOGS/jobs"
 
@@ -38,7 +40,7 @@ while read -r kind path; do
         sed 's/^/    /' "$LOGS/$name.log" 2>/dev/null | tail -n 60
     elif [ "$s" -gt 0 ]; then
         # the first line of a skipped program says why; cases name themselves
-        if [ "$kind" = case ]; then
+        if [ "$kind" = case ] || [ "$kind" = mpi ]; then
             sed -n 's/^skipped: /skipped /p' "$LOGS/$name.log"
         else
             echo "skipped $short: $(head -n 1 "$LOGS/$name.log")"

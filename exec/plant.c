@@ -1,0 +1,95 @@
+#include "exec/plant.h"
+
+#include "core/suggest.h"
+
+#include <signal.h>
+#include <string.h>
+#include <unistd.h>
+
+#define PLANT_NAME(k, name) name,
+static const char *const kinds[] = {PLANT_KINDS(PLANT_NAME) NULL};
+
+static int parse_phase(const char *text, enum phase *to, struct err *e)
+{
+    const char *names[PHASE_N];
+
+    for (int p = 0; p < PHASE_N; p++) {
+        names[p] = phase_name((enum phase)p);
+        if (!strcmp(text, names[p])) {
+            *to = (enum phase)p;
+            return 0;
+        }
+    }
+    return err_set(e, ERR_USAGE, "--plant: there is no phase '%.40s'%s", text,
+                   suggest(text, names, PHASE_N).s);
+}
+
+int plant_parse(const char *text, struct plant *p, struct err *e)
+{
+    char kind[32];
+    size_t n = strcspn(text, ":");
+    const char *rank = text[n] ? text + n + 1 : NULL, *phase = rank ? strchr(rank, ':') : NULL;
+    char *end;
+    int k;
+
+    n = n < sizeof(kind) ? n : sizeof(kind) - 1;
+    memcpy(kind, text, n);
+    kind[n] = 0;
+    k = suggest_index(kind, kinds);
+    if (k < 0)
+        return err_set(e, ERR_USAGE,
+                       "--plant: there is no fault '%s'%s; expected KIND[:RANK[:PHASE]]", kind,
+                       suggest(kind, kinds, PLANT_N).s);
+    *p = (struct plant){.kind = (enum plant_kind)k,
+                        .phase = k == PLANT_SKIP ? PHASE_OPTIMIZER : PHASE_FORWARD};
+    if (rank) {
+        unsigned long x = strtoul(rank, &end, 10);
+
+        if (*rank < '0' || *rank > '9' || (*end && end != phase) || x >= PROGRAM_NONE)
+            return err_set(e, ERR_USAGE, "--plant: '%.40s' does not start with a rank", rank);
+        p->rank = (uint32_t)x;
+    }
+    if (phase && parse_phase(phase + 1, &p->phase, e))
+        return -1;
+    return p->kind == PLANT_SKIP && p->phase != PHASE_OPTIMIZER
+               ? err_set(e, ERR_USAGE, "--plant: skip is in the optimizer")
+               : 0;
+}
+
+int plant_fits(const struct plant *p, const struct program *program, struct err *e)
+{
+    if (p->kind == PLANT_NONE)
+        return 0;
+    if (p->rank >= program->world)
+        return err_set(e, ERR_INVALID, "--plant: there is no rank %u, the plan has %u", p->rank,
+                       program->world);
+    for (uint32_t i = 0; i < program->n_ops; i++)
+        if (program->ops[i].phase == p->phase)
+            return 0;
+    return err_set(e, ERR_INVALID, "--plant: this plan has no %s", phase_name(p->phase));
+}
+
+int plant_happen(const struct plant *p, const struct exec_run *r, enum phase phase, struct err *e)
+{
+    struct transport_request none = {0};
+    char byte = 0;
+
+    if (p->rank != r->t->rank || p->phase != phase)
+        return 0;
+    switch (p->kind) {
+    case PLANT_KILL:
+        kill(getpid(), SIGKILL);
+        pause();
+        return 0;
+    case PLANT_OOM:
+        mem_free(mem_alloc(SIZE_MAX / 4, 1));
+        return 0;
+    case PLANT_MPI:
+        return r->t->lib->isend(r->t, r->t->size + 7, 0, &byte, 1, &none, e);
+    case PLANT_STALL:
+        for (;;)
+            pause();
+    default:
+        return 0;
+    }
+}

@@ -1,0 +1,30 @@
+#!/bin/sh
+# check.sh - under mpirun, every layout trains to the same bits as ddp, on odd and even numbers of ranks.
+. tests/mpi/lib.sh
+
+for layout in ddp zero1-owner owner zero3+gather; do
+    for n in 1 2 3 4 7 8; do
+        plan p.json "$n" "$layout" || { bad "plan $layout $n"; continue; }
+        on "$n" "$work/p.json" --check --steps 2
+        verdict "$layout on $n ranks"
+    done
+done
+for gather in p2p ring hierarchical padded; do
+    plan p.json 7 owner --gpus-per-node 4 --gather "$gather" || { bad "plan $gather"; continue; }
+    on 7 "$work/p.json" --check --steps 2
+    verdict "owner gathering by $gather on 7 ranks"
+done
+for gemm in blas reference; do
+    for type in fp32 bf16; do
+        plan p.json 3 owner --param-dtype $type --grad-dtype $type || { bad "plan $type"; continue; }
+        on 3 "$work/p.json" --check --steps 2 --gemm $gemm
+        if [ $gemm = blas ] && [ ! -e "$BUILD/ballast-blas.so" ]; then
+            refused 'no BLAS' 4 BLAS
+        else
+            verdict "owner with $gemm products in $type"
+        fi
+    done
+done
+plan p.json 64 owner 'block:layers=1,hidden=64,ffn=128,heads=4' && on 64 "$work/p.json" --check --steps 1
+verdict 'owner on 64 ranks'
+end

@@ -1,0 +1,41 @@
+#!/bin/sh
+# faults.sh - whatever goes wrong on a rank: the whole job ends in seconds, with a status that is not 0 and one line of
+# ours that says which rank, in which operation, and why.
+. tests/mpi/lib.sh
+LIMIT=20
+
+plan p.json 4 zero1-owner || { bad plan; end; }
+for phase in forward backward optimizer refresh; do
+    on 4 "$work/p.json" --check --steps 2 --watchdog 3s --plant kill:2:$phase
+    refused "killed in $phase" x "$phase: "
+    ours | grep -q 'rank 2' || bad "killed in $phase: the line does not name rank 2"
+done
+on 4 "$work/p.json" --steps 2 --watchdog 3s --plant kill:0:backward
+refused 'rank 0 killed without --check' x 'rank 0'
+on 4 "$work/p.json" --check --steps 2 --plant oom:3:backward
+refused 'out of memory' 4 'rank 3: backward: '
+on 4 "$work/p.json" --check --steps 2 --plant mpi:1:optimizer
+refused 'an error of MPI' 4 'rank 1: '
+on 4 "$work/p.json" --check --steps 2 --watchdog 3s --plant stall:1:optimizer
+refused 'a rank that is stuck' 4 'rank 1 is furthest behind, at optimizer: '
+on 4 "$work/p.json" --check --steps 2 --plant skip:1
+if [ "$status" = 1 ] && grep -q '^check: DIFFERS' "$work/out"; then good; else bad "skip: status $status"; fi
+
+on 3 "$work/p.json" --check
+refused 'a wrong number of ranks' 3 'is for 4 ranks, this job has 3'
+on 4 "$work/p.json" --plant kil
+refused 'an unknown fault' 2 "did you mean 'kill'?"
+on 4 "$work/p.json" --plant kill:4
+refused 'a rank that is not there' 3 'there is no rank 4'
+on 2 "$work/p.json" --chek
+refused 'an unknown option, on every rank' 2 "did you mean '--check'?"
+
+# without the libraries beside it
+whole=$BUILD BUILD=$work/bin
+mkdir "$BUILD" && cp "$whole/ballast-exec" "$BUILD"
+on 4 "$work/p.json" --transport mpi
+refused 'no transport' 4 'ballast-mpi.so'
+cp "$whole/ballast-mpi.so" "$BUILD"
+on 4 "$work/p.json" --gemm blas
+refused 'no BLAS' 4 'ballast-blas.so'
+end
