@@ -16,15 +16,26 @@ static void mark_matrices(struct held *h, const struct program *p)
     }
 }
 
-static void part_of(const struct program *p, uint32_t rank, uint32_t i, struct held_tensor *x)
+uint64_t held_slice(const struct program *p)
+{
+    return num_ceil_div(p->model->total_params, p->world);
+}
+
+static void part_of(const struct program *p, uint32_t rank, uint32_t i, uint64_t flat,
+                    struct held_tensor *x)
 {
     const struct tensor *t = &p->model->tensors[i];
-    uint64_t rows = num_ceil_div(t->rows, p->world), first;
+    uint64_t rows = num_ceil_div(t->rows, p->world), first, slice = held_slice(p), end;
 
     switch (p->place[i].rule) {
     case PLACE_REPLICATED:
-    case PLACE_FLAT:
         x->n = x->room = t->numel;
+        break;
+    case PLACE_FLAT:
+        first = num_min(num_max(rank * slice, flat), flat + t->numel);
+        end = num_min(num_max((rank + 1) * slice, flat), flat + t->numel);
+        x->first = first - flat;
+        x->n = x->room = end - first;
         break;
     case PLACE_CHUNK:
         first = num_min(rank * rows, t->rows);
@@ -52,7 +63,7 @@ void held_init(struct held *h, const struct program *p, uint32_t rank, struct ar
 
         unit_at = t->unit == unit ? unit_at : 0;
         unit = t->unit;
-        part_of(p, rank, i, x);
+        part_of(p, rank, i, flat, x);
         x->param_whole = whole;
         x->unit_at = unit_at;
         x->flat_at = flat;

@@ -1,7 +1,7 @@
 /* exec/held.h - which part of every tensor a rank holds, and where it stands in its resident buffers.
  *
  * Resident buffers (parameters, states, master) list tensors in the model's order, each with the elements that the rank
- * holds: all of it, its chunk of rows (padded to ceil(rows/n) rows), or nothing. Units' buffers list whole tensors.
+ * holds: all of it, its chunk of rows (padded to ceil(rows/n) rows), what lies in its flat slice, or nothing. Units' buffers list whole tensors.
  */
 #ifndef BALLAST_EXEC_HELD_H
 #define BALLAST_EXEC_HELD_H
@@ -29,5 +29,7 @@ struct held {
 
 /* For one rank. State elements: one a parameter for Muon's matrices, two for AdamW. Cost: tensors. */
 void held_init(struct held *h, const struct program *p, uint32_t rank, struct arena *a);
+/* Elements of a flat slice: rank r holds [r*slice, (r+1)*slice) of the concatenation of all tensors. */
+uint64_t held_slice(const struct program *p);
 
 #endif

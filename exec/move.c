@@ -106,6 +106,44 @@ static int gather_even(struct exec_run *r, const struct op *o, const struct inst
     return 0;
 }
 
+/* The flat slices of all parameters, in pieces: each is cut into n parts, the next part of every rank's slice. */
+static int gather_slices(struct exec_run *r, const struct op *o, const struct instance *i)
+{
+    size_t size = dtype_bytes(o->coll.wire, 1);
+    uint64_t n = r->p->world, all = op_coll_bytes(r->p, o, i) / size, slice = held_slice(r->p);
+    uint64_t piece = o->coll.piece_bytes && o->coll.piece_bytes < all * size
+                         ? num_max(o->coll.piece_bytes / size, 1)
+                         : all;
+    uint64_t total = r->p->model->total_params, done = 0;
+    char *params = run_find(r, r->p->known.params, 0, 0)->data;
+
+    for (uint64_t at = 0; at < all; at += piece) {
+        uint64_t chunk = num_ceil_div(num_min(piece, all - at), n),
+                 end = num_min(done + chunk, slice);
+        char *parts = run_scratch(r, SCRATCH_PACK, n * chunk * size);
+        struct coll_call c = {.kind = COLL_ALL_GATHER,
+                              .dtype = o->coll.wire,
+                              .data = parts,
+                              .chunk_bytes = chunk * size};
+
+        memset(parts, 0, n * chunk * size);
+        for (int out = 0; out < 2; out++) {
+            for (uint64_t k = out ? 0 : r->t->rank; k < (out ? n : r->t->rank + 1); k++) {
+                uint64_t first = num_min(k * slice + done, total),
+                         stop = num_min(k * slice + end, total);
+                char *part = parts + k * chunk * size, *whole = params + first * size;
+
+                if (stop > first)
+                    memcpy(out ? whole : part, out ? part : whole, (stop - first) * size);
+            }
+            if (!out && run_call(r, &c))
+                return -1;
+        }
+        done = end;
+    }
+    return 0;
+}
+
 static int segments_of(struct exec_run *r, const struct op *o, const struct instance *i,
                        struct coll_call *c)
 {
@@ -217,6 +255,18 @@ static int reduce_even(struct exec_run *r, const struct op *o, const struct inst
     return 0;
 }
 
+/* Flat slices: the segments of the bucket that ends where the last one began. */
+static int reduce_slices(struct exec_run *r, const struct op *o, const struct instance *i)
+{
+    size_t size = dtype_bytes(o->coll.wire, 1);
+    struct coll_call c = {.kind = COLL_SEGMENT_REDUCE, .scale = 1.0 / r->p->world};
+
+    segments_of(r, o, i, &c);
+    r->bucket_end -= op_coll_bytes(r->p, o, i) / size;
+    c.data = (char *)run_find(r, r->p->known.grads, 0, 0)->data + r->bucket_end * size;
+    return run_call(r, &c);
+}
+
 static int reduce_owned(struct exec_run *r, const struct op *o, const struct instance *i)
 {
     const struct unit *u = &r->p->model->units[i->unit];
@@ -250,8 +300,7 @@ static int reduce_owned(struct exec_run *r, const struct op *o, const struct ins
 /* The update of one matrix, cut by rows, whole on every rank afterwards. */
 static int gather_matrix(struct exec_run *r, const struct op *o, const struct instance *i)
 {
-    const struct work_table *w = &r->p->work_tables[r->p->loops[o->loop].work];
-    uint32_t t = w->items[i->item].tensor;
+    uint32_t t = run_item(r, o, i);
     struct coll_call c = {.kind = COLL_ALL_GATHER,
                           .dtype = o->coll.wire,
                           .data = r->matrix,
@@ -260,21 +309,95 @@ static int gather_matrix(struct exec_run *r, const struct op *o, const struct in
     return run_call(r, &c);
 }
 
-int run_collective(struct exec_run *r, const struct op *o, const struct instance *i)
+/* All held matrices, cut by rows: every rank's rows of all of them in one part. */
+static int gather_held(struct exec_run *r, const struct op *o)
+{
+    const struct model *m = r->p->model;
+    size_t size = dtype_bytes(o->coll.wire, 1);
+    uint32_t n = r->p->world;
+    char *held = run_find(r, r->p->known.held, 0, 0)->data, *parts;
+    struct coll_call c = {.kind = COLL_ALL_GATHER, .dtype = o->coll.wire};
+
+    for (uint32_t i = 0; i < m->n_tensors; i++)
+        c.chunk_bytes += r->held.t[i].matrix ? r->held.t[i].room * size : 0;
+    c.data = parts = run_scratch(r, SCRATCH_PACK, n * c.chunk_bytes);
+    memset(parts, 0, n * c.chunk_bytes);
+    for (int out = 0; out < 2; out++) {
+        for (uint32_t k = out ? 0 : r->t->rank; k < (out ? n : r->t->rank + 1); k++) {
+            char *part = parts + k * c.chunk_bytes, *whole = held;
+
+            for (uint32_t i = 0; i < m->n_tensors; i++) {
+                uint64_t first = num_min(k * r->held.t[i].room, m->tensors[i].numel),
+                         end = num_min(first + r->held.t[i].room, m->tensors[i].numel);
+
+                if (!r->held.t[i].matrix)
+                    continue;
+                memcpy(out ? whole + first * size : part, out ? part : whole + first * size,
+                       (end - first) * size);
+                part += r->held.t[i].room * size;
+                whole += m->tensors[i].numel * size;
+            }
+        }
+        if (!out && run_call(r, &c))
+            return -1;
+    }
+    return 0;
+}
+
+/* The matrices that slice boundaries cut, among their holders: the table counts offsets from each matrix's start, the
+ * rank's copies stand one after another. */
+static int gather_cut(struct exec_run *r, const struct op *o, const struct instance *i)
+{
+    const struct model *m = r->p->model;
+    struct coll_call c = {.kind = COLL_SEGMENT_GATHER};
+    struct segment *mine;
+    uint64_t base = 0;
+    uint32_t rank = r->t->rank;
+    int status;
+
+    segments_of(r, o, i, &c);
+    c.data = run_find(r, r->p->known.held, 0, 0)->data;
+    mine = MEM_NEW(struct segment, c.n_segments);
+    for (uint32_t k = 0; k < c.n_segments; k++) {
+        bool last = k + 1 == c.n_segments || c.segments[k + 1].tensor != c.segments[k].tensor;
+
+        mine[k] = c.segments[k];
+        if (rank < mine[k].to_first || rank >= mine[k].to_first + mine[k].to_n)
+            continue;
+        mine[k].offset += base;
+        base += last ? dtype_bytes(o->coll.wire, m->tensors[mine[k].tensor].numel) : 0;
+    }
+    c.segments = mine;
+    status = run_call(r, &c);
+    mem_free(mine);
+    return status;
+}
+
+static int gather_any(struct exec_run *r, const struct op *o, const struct instance *i)
 {
     bool refresh = o->phase == PHASE_REFRESH;
 
+    if (o->phase == PHASE_OPTIMIZER)
+        return o->coll.item_bytes ? gather_matrix(r, o, i) : gather_held(r, o);
+    return o->coll.unit_bytes ? gather_even(r, o, i, refresh) : gather_slices(r, o, i);
+}
+
+int run_collective(struct exec_run *r, const struct op *o, const struct instance *i)
+{
     switch (o->coll.kind) {
     case COLL_ALL_REDUCE:
         return reduce_bucket(r, o, i);
     case COLL_REDUCE_SCATTER:
         return reduce_even(r, o, i);
     case COLL_SEGMENT_REDUCE:
-        return reduce_owned(r, o, i);
+        return r->p->place[r->p->model->units[i->unit].first].rule == PLACE_FLAT
+                   ? reduce_slices(r, o, i)
+                   : reduce_owned(r, o, i);
     case COLL_SEGMENT_GATHER:
-        return gather_owned(r, o, i, refresh);
+        return o->phase == PHASE_OPTIMIZER ? gather_cut(r, o, i)
+                                           : gather_owned(r, o, i, o->phase == PHASE_REFRESH);
     case COLL_ALL_GATHER:
-        return o->phase == PHASE_OPTIMIZER ? gather_matrix(r, o, i) : gather_even(r, o, i, refresh);
+        return gather_any(r, o, i);
     default:
         return err_set(r->e, ERR_UNSUPPORTED, "exec runs no %s", coll_kind_name(o->coll.kind));
     }

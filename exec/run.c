@@ -341,9 +341,6 @@ static int supported(const struct exec_run *r, struct err *e)
     for (uint32_t c = 0; c < p->model->n_classes; c++)
         if (p->model->classes[c].n_experts)
             return err_set(e, ERR_UNSUPPORTED, "exec trains no mixture of experts yet");
-    for (uint32_t i = 0; i < p->model->n_tensors; i++)
-        if (p->place[i].rule == PLACE_FLAT && p->world > 1)
-            return err_set(e, ERR_UNSUPPORTED, "exec does not run flat slices (zero1+gather) yet");
     for (uint32_t i = 0; i < p->n_ops; i++) {
         enum kernel k = p->ops[i].kind == OP_COMPUTE ? p->ops[i].call.kernel : KERNEL_NONE;
 

@@ -96,6 +96,9 @@ struct run_view run_operand(struct exec_run *r, const struct op *o, const struct
 /* Resident gradient of tensor t's held part, reduced. */
 struct run_view run_gradient(struct exec_run *r, uint32_t tensor);
 
+/* The tensor of an op in a loop over items. */
+uint32_t run_item(const struct exec_run *r, const struct op *o, const struct instance *i);
+
 /* The loss of a model without a head, at the end of forward. */
 void run_output(struct exec_run *r, const struct instance *i);
 int run_compute(struct exec_run *r, const struct op *o, const struct instance *i); /* compute.c */

@@ -16,9 +16,38 @@ static struct kernel_on where(struct exec_run *r)
         .act = j->param_dtype, .weight = j->param_dtype, .grad = j->grad_dtype, .gemm = r->gemm};
 }
 
-static uint32_t item_tensor(const struct exec_run *r, const struct op *o, const struct instance *i)
+uint32_t run_item(const struct exec_run *r, const struct op *o, const struct instance *i)
 {
     return r->p->work_tables[r->p->loops[o->loop].work].items[i->item].tensor;
+}
+
+/* Where the op finds the whole matrix: in the buffer that holds all of the rank's list, or in the one of the item at
+ * work, which has room for n padded parts. */
+static char *matrix_of(struct exec_run *r, const struct op *o, const struct instance *i)
+{
+    const struct work_table *w = &r->p->work_tables[r->p->loops[o->loop].work];
+    enum dtype d = r->plan->job.param_dtype;
+    uint32_t t = run_item(r, o, i);
+    uint64_t before = 0;
+    size_t bytes =
+        dtype_bytes(d, num_max(r->held.t[t].room * r->p->world, r->p->model->tensors[t].numel));
+
+    for (uint32_t k = 0; k < o->n_operands; k++) {
+        if (o->operands[k].buffer != r->p->known.held)
+            continue;
+        for (uint32_t n = 0; n < i->position; n++)
+            before +=
+                r->p->model
+                    ->tensors[w->items[w->start ? w->list[w->start[r->t->rank] + n] : n].tensor]
+                    .numel;
+        return (char *)run_find(r, r->p->known.held, 0, 0)->data + dtype_bytes(d, before);
+    }
+    if (bytes > r->cap_matrix) {
+        mem_free(r->matrix);
+        r->matrix = mem_alloc(1, bytes);
+        r->cap_matrix = bytes;
+    }
+    return r->matrix;
 }
 
 static char *resident(struct exec_run *r, uint32_t buffer, uint64_t element)
@@ -42,14 +71,13 @@ static float *master_of(struct exec_run *r, uint32_t t)
     return (float *)(void *)resident(r, r->p->known.master, r->held.t[t].master_at);
 }
 
-/* The update of the held part, in the matrix's place: room for n padded parts where the parts are gathered. */
-static void momentum(struct exec_run *r, uint32_t t)
+/* The update of the held part, in the matrix's place; padding of a last part is zero. */
+static void momentum(struct exec_run *r, uint32_t t, char *matrix)
 {
     const struct held_tensor *h = &r->held.t[t];
     enum dtype d = r->plan->job.param_dtype;
     struct run_view g = run_gradient(r, t);
     struct kernel_on on = where(r);
-    size_t bytes = dtype_bytes(d, num_max(h->room * r->p->world, r->p->model->tensors[t].numel));
     struct kernel_momentum a = {.n = h->n,
                                 .grad_type = g.dtype,
                                 .state_type = r->plan->job.state_dtype,
@@ -59,19 +87,14 @@ static void momentum(struct exec_run *r, uint32_t t)
                                 .nesterov = true,
                                 .grad = g.data};
 
-    if (bytes > r->cap_matrix) {
-        mem_free(r->matrix);
-        r->matrix = mem_alloc(1, bytes);
-        r->cap_matrix = bytes;
-    }
-    memset(r->matrix, 0, bytes);
+    if (r->p->place[t].rule == PLACE_CHUNK && h->n < h->room && matrix == r->matrix)
+        memset(matrix + dtype_bytes(d, r->t->rank * h->room), 0, dtype_bytes(d, h->room));
     a.buf = resident(r, r->p->known.states, h->state_at);
-    a.update = (char *)r->matrix +
-               dtype_bytes(d, h->n == r->p->model->tensors[t].numel ? 0 : r->t->rank * h->room);
+    a.update = matrix + dtype_bytes(d, h->first);
     kernel_momentum(&on, &a);
 }
 
-static void newton_schulz(struct exec_run *r, uint32_t t)
+static void newton_schulz(struct exec_run *r, uint32_t t, char *matrix)
 {
     const struct tensor *x = &r->p->model->tensors[t];
     enum dtype d = r->plan->job.param_dtype;
@@ -82,12 +105,12 @@ static void newton_schulz(struct exec_run *r, uint32_t t)
     a.x = run_scratch(r, SCRATCH_FP32, x->numel * sizeof(*a.x));
     on.workspace_bytes = kernel_newton_schulz_workspace(x->rows, x->cols);
     on.workspace = run_scratch(r, SCRATCH_KERNEL, on.workspace_bytes);
-    dtype_load(d, r->matrix, a.x, x->numel);
+    dtype_load(d, matrix, a.x, x->numel);
     kernel_newton_schulz(&on, &a);
-    dtype_store(d, a.x, r->matrix, x->numel);
+    dtype_store(d, a.x, matrix, x->numel);
 }
 
-static void matrix_update(struct exec_run *r, uint32_t t)
+static void matrix_update(struct exec_run *r, uint32_t t, const char *matrix)
 {
     const struct tensor *x = &r->p->model->tensors[t];
     const struct held_tensor *h = &r->held.t[t];
@@ -100,7 +123,7 @@ static void matrix_update(struct exec_run *r, uint32_t t)
                                      .decay = 0.01f,
                                      .scale = kernel_muon_scale(KERNEL_MUON_RMS, x->rows, x->cols)};
 
-    a.update = (char *)r->matrix + dtype_bytes(d, h->first);
+    a.update = matrix + dtype_bytes(d, h->first);
     a.param = param_of(r, t);
     a.master = master_of(r, t);
     kernel_matrix_update(&on, &a);
@@ -149,18 +172,18 @@ int run_update(struct exec_run *r, const struct op *o, const struct instance *i)
 
     switch (o->call.kernel) {
     case KERNEL_MOMENTUM:
-        momentum(r, item_tensor(r, o, i));
+        momentum(r, run_item(r, o, i), matrix_of(r, o, i));
         return 0;
     case KERNEL_NEWTON_SCHULZ:
-        newton_schulz(r, item_tensor(r, o, i));
+        newton_schulz(r, run_item(r, o, i), matrix_of(r, o, i));
         return 0;
     case KERNEL_MATRIX_UPDATE:
         if (!forgets)
-            matrix_update(r, item_tensor(r, o, i));
+            matrix_update(r, run_item(r, o, i), matrix_of(r, o, i));
         return 0;
     case KERNEL_ADAMW:
         if (o->by_item)
-            adamw_all(r, true, r->p->model->tensors[item_tensor(r, o, i)].unit);
+            adamw_all(r, true, r->p->model->tensors[run_item(r, o, i)].unit);
         else
             adamw_all(r, false, 0);
         return 0;

@@ -55,7 +55,10 @@ bool layout_tail_is_owned(const struct plan *plan, uint32_t unit);
 /* Bytes of parameter, gradient, state and master copy that the rank which owns tensor t holds of it. */
 uint64_t layout_resident_bytes(const struct plan *plan, const struct tensor *t);
 
-/* What every rank holds beside what it owns: parameters and gradients that are not cut, shares of what is. */
+/* What `part` of numel elements is of bytes, rounded up. part <= numel. */
+uint64_t layout_share(uint64_t bytes, uint64_t part, uint64_t numel);
+/* What every rank holds beside what it owns or its flat slice: parameters and gradients that are not cut, chunks of what
+ * is. */
 uint64_t layout_base_bytes(const struct plan *plan);
 /* Optimizer FLOPs and resident bytes of every rank, [world] each, from a plan whose places are complete. */
 void layout_loads(const struct plan *plan, uint64_t *flops, uint64_t *bytes);

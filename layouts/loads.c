@@ -27,17 +27,20 @@ uint64_t layout_base_bytes(const struct plan *plan)
         case PLACE_CHUNK:
             sum += num_ceil_div(layout_resident_bytes(plan, t), plan->world);
             break;
-        case PLACE_FLAT:
-            sum += layout_resident_bytes(plan, t) / plan->world;
-            break;
         case PLACE_REPLICATED:
             sum += layout_resident_bytes(plan, t);
             break;
+        case PLACE_FLAT: /* by rank: what lies in its slice */
         case PLACE_OWNER:
             break;
         }
     }
     return sum;
+}
+
+uint64_t layout_share(uint64_t bytes, uint64_t part, uint64_t numel)
+{
+    return bytes / numel * part + num_ceil_div(bytes % numel * part, numel);
 }
 
 void layout_loads(const struct plan *plan, uint64_t *flops, uint64_t *bytes)
@@ -60,9 +63,14 @@ void layout_loads(const struct plan *plan, uint64_t *flops, uint64_t *bytes)
             bytes[plan->place[i].owner] += layout_resident_bytes(plan, t);
         if (owned)
             flops[plan->place[i].owner] += f;
-        else if (plan->place[i].rule == PLACE_FLAT && f) /* each holder updates the whole matrix */
-            for (uint64_t r = at / slice; r <= (at + t->numel - 1) / slice; r++)
+        else if (plan->place[i].rule == PLACE_FLAT) /* each holder updates the whole matrix */
+            for (uint64_t r = at / slice; r <= (at + t->numel - 1) / slice; r++) {
+                uint64_t from = num_max(at, r * slice),
+                         to = num_min(at + t->numel, (r + 1) * slice);
+
                 flops[r] += f;
+                bytes[r] += layout_share(layout_resident_bytes(plan, t), to - from, t->numel);
+            }
         else
             every += plan->strategy == STRATEGY_STOCK ? f / plan->world : f;
     }

@@ -56,7 +56,10 @@ static struct work_item matrix_item(const struct lower *l, uint32_t tensor, uint
         .flops = layout_optimizer_flops(l->j->optimizer, l->j->ns_steps, smaller(t), larger(t))};
 }
 
-static uint32_t matrix_work(struct lower *l, enum work_rule rule)
+/* Of flat slices: all items, the matrices that lie in one slice, or the parts of those that boundaries cut. */
+enum which { ITEMS_ALL, ITEMS_WHOLE, ITEMS_CUT };
+
+static uint32_t matrix_work(struct lower *l, enum work_rule rule, enum which which)
 {
     size_t most = (size_t)l->m->matrix_tensors + (rule == WORK_BY_SLICE ? l->n : 0);
     struct work_item *items = ARENA_NEW(l->a, struct work_item, most);
@@ -67,8 +70,10 @@ static uint32_t matrix_work(struct lower *l, enum work_rule rule)
     for (uint32_t i = 0; i < l->m->n_tensors; at += l->m->tensors[i].numel, i++) {
         const struct tensor *t = &l->m->tensors[i];
         uint64_t from = at, end = at + t->numel;
+        bool cut = at / slice != (end - 1) / slice;
 
-        if (!layout_updates_as_matrix(l->plan, t))
+        if (!layout_updates_as_matrix(l->plan, t) || (which == ITEMS_WHOLE && cut) ||
+            (which == ITEMS_CUT && !cut))
             continue;
         do { /* a boundary of slices cuts an item in two */
             uint64_t stop = rule == WORK_BY_SLICE ? num_min(end, (from / slice + 1) * slice) : end;
@@ -198,10 +203,10 @@ static uint32_t elementwise_op(struct lower *l, const char *name, enum kernel k,
     return program_add_op(&l->b, &o);
 }
 
-static uint32_t products_op(struct lower *l, const struct matrix_step *s)
+static uint32_t products_op(struct lower *l, const struct matrix_step *s, const char *suffix)
 {
     struct op o = optimizer_op(
-        arena_printf(l->a, "optimizer.%s", kernel_name(optimizer_kernel(l, s->products))),
+        arena_printf(l->a, "optimizer.%s%s", kernel_name(optimizer_kernel(l, s->products)), suffix),
         OP_COMPUTE);
     uint32_t n_products = l->j->optimizer == OPTIMIZER_MUON ? 3 * l->j->ns_steps : 12;
 
@@ -214,45 +219,136 @@ static uint32_t products_op(struct lower *l, const struct matrix_step *s)
     return program_add_op(&l->b, &o);
 }
 
-/* Gathers before the item loop: matrices that boundaries cut (zero1), or all of them at once. */
-static void gather_ahead(struct lower *l, const struct matrix_step *s, uint32_t once)
+/* ---- loops over matrices ---- */
+
+/* What one loop does. `held`: the buffer in which an earlier loop left what the products start from, or PROGRAM_NONE: the
+ * loop makes it, in its workspace. */
+struct matrix_loop {
+    uint32_t work, held;
+    const char *suffix; /* of the operations' names */
+    uint32_t after;     /* the operation that its first one waits for */
+    double share;       /* of a matrix that a rank's elementwise operations touch */
+};
+
+static bool is_muon(const struct lower *l)
 {
-    struct op o = optimizer_op("optimizer.cut_gather", OP_COLLECTIVE);
-    struct wait w = {.op = l->optimizer_begin};
-    uint64_t all = 0;
+    return l->j->optimizer == OPTIMIZER_MUON;
+}
+
+static const char *suffixed(struct lower *l, const char *name, const char *suffix)
+{
+    return arena_printf(l->a, "%s%s", name, suffix);
+}
+
+/* Gradient and state read, state and the bf16 input of the products written. */
+static uint32_t momentum_op(struct lower *l, const struct matrix_loop *x, uint32_t to)
+{
+    double g = (double)dtype_bytes(l->j->grad_dtype, 1),
+           st = (double)dtype_bytes(l->j->state_dtype, 1);
+    uint32_t id = elementwise_op(l, suffixed(l, "optimizer.momentum", x->suffix), KERNEL_MOMENTUM,
+                                 g + 2 * st + 2, x->share);
+
+    program_op_wait(&l->b, id, (struct wait){.op = x->after});
+    gradient_operands(l, id, OPERAND_ITEM);
+    operand(l, id, l->states, OPERAND_ITEM, ACCESS_ADD);
+    operand(l, id, to, OPERAND_ITEM, ACCESS_WRITE);
+    return id;
+}
+
+/* Update read, parameter (and master copy) read and written. */
+static void update_op(struct lower *l, const struct matrix_loop *x, uint32_t from, uint32_t space)
+{
+    double p = (double)dtype_bytes(l->j->param_dtype, 1);
+    uint32_t id =
+        elementwise_op(l, suffixed(l, "optimizer.update", x->suffix), KERNEL_MATRIX_UPDATE,
+                       (is_muon(l) ? 2 : 4) + 2 * p + (l->j->master_weights ? 8 : 0), x->share);
+
+    program_op_life(&l->b, id, (struct life){.buffer = space, .release = true});
+    operand(l, id, from, OPERAND_ITEM, ACCESS_READ);
+    update_operands(l, id, OPERAND_ITEM);
+}
+
+/* The gathers of an item between its momentum and its products; returns how many. */
+static uint32_t item_gathers(struct lower *l, const struct matrix_step *s, uint32_t work,
+                             uint32_t gathers[2])
+{
+    uint32_t n = 0;
+
+    if (l->n > 1 && s->gather_each)
+        gathers[n++] =
+            gather_op(l, "optimizer.gather", 1, item_bytes(l, work, padded_matrix_bytes), 0);
+    if (s->products) { /* X X^T and B X need X whole, A A needs A whole, in each step */
+        uint32_t steps = is_muon(l) ? l->j->ns_steps : 1;
+
+        gathers[n++] = gather_op(l, "optimizer.gather_x", 2 * steps,
+                                 item_bytes(l, work, padded_matrix_bytes), 0);
+        gathers[n++] =
+            gather_op(l, "optimizer.gather_a", steps, item_bytes(l, work, square_bytes), 0);
+    }
+    return n;
+}
+
+static void matrix_loop(struct lower *l, const struct matrix_step *s, const struct matrix_loop *x)
+{
+    uint32_t first = PROGRAM_NONE, products, gathers[2], n, space, in;
+
+    space = program_add_buffer(
+        &l->b,
+        &(struct buffer){.name = suffixed(l, "optimizer.workspace", x->suffix),
+                         .part = MEM_WORKSPACE,
+                         .dtype = DTYPE_BF16,
+                         .rule = SIZE_BY_ITEM,
+                         .item_bytes = item_bytes(
+                             l, x->work, s->products ? sharded_workspace_bytes : workspace_bytes)});
+    in = x->held != PROGRAM_NONE ? x->held : space;
+    program_open_loop(&l->b, &(struct loop){.kind = LOOP_ITEM, .work = x->work});
+    if (x->held == PROGRAM_NONE)
+        first = momentum_op(l, x, space);
+    n = item_gathers(l, s, x->work, gathers);
+    products = products_op(l, s, x->suffix);
+    if (first == PROGRAM_NONE) {
+        first = products;
+        program_op_wait(&l->b, products, (struct wait){.op = x->after});
+    }
+    for (uint32_t i = 0; i < n; i++) {
+        if (i == 0)
+            program_op_wait(&l->b, gathers[i], (struct wait){.op = first});
+        program_op_wait(&l->b, products, (struct wait){.op = gathers[i]});
+        operand(l, gathers[i], space, OPERAND_WHOLE, ACCESS_ADD);
+    }
+    program_op_life(&l->b, first, (struct life){.buffer = space});
+    operand(l, products, space, OPERAND_WHOLE, ACCESS_ADD);
+    if (in != space)
+        operand(l, products, in, OPERAND_ITEM, ACCESS_ADD);
+    if (!is_muon(l)) /* preconditioners */
+        operand(l, products, l->states, OPERAND_ITEM, ACCESS_ADD);
+    update_op(l, x, in, space);
+    program_close_loop(&l->b);
+}
+
+/* ---- matrices that are gathered before the loop that works them ---- */
+
+static uint32_t hold_mark(struct lower *l, const char *name, uint32_t buffer, bool release,
+                          uint32_t after)
+{
+    struct op o = optimizer_op(name, OP_MARK);
+    uint32_t id = program_add_op(&l->b, &o);
+
+    if (after != PROGRAM_NONE)
+        program_op_wait(&l->b, id, (struct wait){.op = after});
+    program_op_life(&l->b, id, (struct life){.buffer = buffer, .release = release});
+    return id;
+}
+
+/* A loop that leaves every item's momentum in `held`. */
+static uint32_t momentum_loop(struct lower *l, const struct matrix_loop *x)
+{
     uint32_t id;
 
-    if (s->cut_table != PROGRAM_NONE && l->n > 1) {
-        o.stream = STREAM_GATHER;
-        o.coll = (struct collective){.kind = COLL_SEGMENT_GATHER,
-                                     .group = l->world,
-                                     .algo = ALGO_RING,
-                                     .table = s->cut_table,
-                                     .wire = l->j->param_dtype,
-                                     .peer_op = PROGRAM_NONE};
-        id = program_add_op(&l->b, &o);
-        program_op_wait(&l->b, id, w);
-        operand(l, id, l->grads, OPERAND_WHOLE, ACCESS_ADD);
-        l->optimizer_begin = id;
-    }
-    if (!s->gather_once)
-        return;
-    if (l->n > 1) {
-        for (uint32_t i = 0; i < l->m->n_tensors; i++)
-            if (layout_updates_as_matrix(l->plan, &l->m->tensors[i])) {
-                struct work_item x = {.tensor = i};
-
-                all += padded_matrix_bytes(l, &x);
-            }
-        id = gather_op(l, "optimizer.gather_once", 1, NULL, all);
-        program_op_wait(&l->b, id, w);
-        l->optimizer_begin = id;
-    }
-    o = optimizer_op("optimizer.gather_once.hold", OP_MARK);
-    id = program_add_op(&l->b, &o);
-    program_op_wait(&l->b, id, (struct wait){.op = l->optimizer_begin});
-    program_op_life(&l->b, id, (struct life){.buffer = once});
-    l->optimizer_begin = id;
+    program_open_loop(&l->b, &(struct loop){.kind = LOOP_ITEM, .work = x->work});
+    id = momentum_op(l, x, x->held);
+    program_close_loop(&l->b);
+    return id;
 }
 
 /* A whole copy of every matrix for gather-once: its momentum, its orthogonalised update and the fp32 update that
@@ -268,73 +364,112 @@ static uint32_t gather_once_buffer(struct lower *l)
                                                       .bytes = l->m->matrix_params * each});
 }
 
+/* Momentum of all matrices, one gather of all, then their products and updates. */
+static void once_step(struct lower *l, const struct matrix_step *s)
+{
+    struct matrix_loop x = {.work = matrix_work(l, WORK_ALL, ITEMS_ALL),
+                            .held = gather_once_buffer(l),
+                            .suffix = "",
+                            .share = 1.0 / l->n};
+    uint64_t all = 0;
+    uint32_t id;
+
+    l->held = x.held;
+    x.after = hold_mark(l, "optimizer.gather_once.hold", x.held, false, l->optimizer_begin);
+    x.after = momentum_loop(l, &x);
+    if (l->n > 1) {
+        for (uint32_t i = 0; i < l->m->n_tensors; i++)
+            if (layout_updates_as_matrix(l->plan, &l->m->tensors[i])) {
+                struct work_item item = {.tensor = i};
+
+                all += padded_matrix_bytes(l, &item);
+            }
+        id = gather_op(l, "optimizer.gather_once", 1, NULL, all);
+        program_op_wait(&l->b, id, (struct wait){.op = x.after});
+        operand(l, id, x.held, OPERAND_WHOLE, ACCESS_ADD);
+        x.after = id;
+    }
+    matrix_loop(l, s, &x);
+    hold_mark(l, "optimizer.gather_once.drop", x.held, true, PROGRAM_NONE);
+}
+
+/* The matrices that a rank holds parts of and not all: at most one at either end of its slice. */
+static uint64_t cut_held_bytes(const struct lower *l, const struct work_table *w)
+{
+    uint64_t most = 0;
+
+    for (uint32_t r = 0; r < l->n; r++) {
+        uint64_t sum = 0;
+
+        for (uint32_t k = w->start[r]; k < w->start[r + 1]; k++)
+            sum += l->m->tensors[w->items[w->list[k]].tensor].numel;
+        most = num_max(most, sum);
+    }
+    return dtype_bytes(l->j->param_dtype, most);
+}
+
+/* Flat slices: the momentum of matrices that boundaries cut, their gather among the holders, meanwhile the matrices that
+ * lie in one slice, then the products of the cut ones, by all holders of each. */
+static void slice_step(struct lower *l, const struct matrix_step *s)
+{
+    struct matrix_loop x = {.work = matrix_work(l, WORK_BY_SLICE, ITEMS_CUT),
+                            .suffix = ".cut",
+                            .share = 1,
+                            .after = l->optimizer_begin};
+    struct matrix_loop whole = {
+        .held = PROGRAM_NONE, .suffix = "", .share = 1, .after = l->optimizer_begin};
+    struct op o = optimizer_op("optimizer.cut_gather", OP_COLLECTIVE);
+    bool cut = l->p->work_tables[x.work].n_items > 0;
+    uint32_t id, hold;
+
+    if (cut) {
+        x.held = l->held = program_add_buffer(
+            &l->b, &(struct buffer){.name = "optimizer.cut",
+                                    .part = MEM_WORKSPACE,
+                                    .dtype = l->j->param_dtype,
+                                    .rule = SIZE_CONST,
+                                    .bytes = cut_held_bytes(l, &l->p->work_tables[x.work])});
+        hold = hold_mark(l, "optimizer.cut.hold", x.held, false, l->optimizer_begin);
+        x.after = hold;
+        x.after = momentum_loop(l, &x);
+        o.stream = STREAM_GATHER;
+        o.coll = (struct collective){.kind = COLL_SEGMENT_GATHER,
+                                     .group = l->world,
+                                     .algo = ALGO_RING,
+                                     .table = s->cut_table,
+                                     .wire = l->j->param_dtype,
+                                     .peer_op = PROGRAM_NONE};
+        id = program_add_op(&l->b, &o);
+        program_op_wait(&l->b, id,
+                        (struct wait){.op = hold}); /* all that a rank without cuts has */
+        program_op_wait(&l->b, id, (struct wait){.op = x.after});
+        operand(l, id, x.held, OPERAND_WHOLE, ACCESS_ADD);
+        x.after = id;
+    }
+    whole.work = matrix_work(l, WORK_BY_SLICE, ITEMS_WHOLE);
+    matrix_loop(l, s, &whole);
+    if (!cut)
+        return;
+    matrix_loop(l, s, &x);
+    hold_mark(l, "optimizer.cut.drop", x.held, true, x.after);
+}
+
 void lower_matrix_step(struct lower *l, const struct matrix_step *s)
 {
-    double g = (double)dtype_bytes(l->j->grad_dtype, 1),
-           st = (double)dtype_bytes(l->j->state_dtype, 1);
-    double p = (double)dtype_bytes(l->j->param_dtype, 1), share = s->sharded ? 1.0 / l->n : 1.0;
-    uint32_t work, before, first, products, update, once = PROGRAM_NONE, gathers[2], n = 0, space;
-    bool products_cut = s->products && l->n > 1;
+    struct matrix_loop x = {.held = PROGRAM_NONE, .suffix = "", .after = l->optimizer_begin};
     struct matrix_step step = *s;
 
-    step.products = products_cut;
+    step.products = s->products && l->n > 1;
     if (l->j->optimizer == OPTIMIZER_ADAMW || !l->m->matrix_tensors)
         return;
-    if (s->gather_once)
-        once = gather_once_buffer(l);
-    work = matrix_work(l, s->work);
-    gather_ahead(l, s, once);
-    space = program_add_buffer(
-        &l->b,
-        &(struct buffer){.name = "optimizer.workspace",
-                         .part = MEM_WORKSPACE,
-                         .dtype = DTYPE_BF16,
-                         .rule = SIZE_BY_ITEM,
-                         .item_bytes = item_bytes(
-                             l, work, products_cut ? sharded_workspace_bytes : workspace_bytes)});
-    program_open_loop(&l->b, &(struct loop){.kind = LOOP_ITEM, .work = work});
-    /* gradient and state read, state and the bf16 input of the products written */
-    first = before =
-        elementwise_op(l, "optimizer.momentum", KERNEL_MOMENTUM, g + 2 * st + 2, share);
-    program_op_wait(&l->b, first, (struct wait){.op = l->optimizer_begin});
-    if (l->n > 1 && s->gather_each)
-        gathers[n++] =
-            gather_op(l, "optimizer.gather", 1, item_bytes(l, work, padded_matrix_bytes), 0);
-    if (products_cut) { /* X X^T and B X need X whole, A A needs A whole, in each step */
-        uint32_t steps = l->j->optimizer == OPTIMIZER_MUON ? l->j->ns_steps : 1;
-
-        gathers[n++] = gather_op(l, "optimizer.gather_x", 2 * steps,
-                                 item_bytes(l, work, padded_matrix_bytes), 0);
-        gathers[n++] =
-            gather_op(l, "optimizer.gather_a", steps, item_bytes(l, work, square_bytes), 0);
-    }
-    products = products_op(l, &step);
-    for (uint32_t i = 0; i < n; i++) {
-        if (i == 0)
-            program_op_wait(&l->b, gathers[i], (struct wait){.op = before});
-        program_op_wait(&l->b, products, (struct wait){.op = gathers[i]});
-    }
-    program_op_life(&l->b, first, (struct life){.buffer = space});
-    gradient_operands(l, first, OPERAND_ITEM);
-    operand(l, first, l->states, OPERAND_ITEM, ACCESS_ADD);
-    operand(l, first, space, OPERAND_WHOLE, ACCESS_WRITE);
-    for (uint32_t i = 0; i < n; i++)
-        operand(l, gathers[i], space, OPERAND_WHOLE, ACCESS_ADD);
-    operand(l, products, space, OPERAND_WHOLE, ACCESS_ADD);
-    if (l->j->optimizer != OPTIMIZER_MUON) /* preconditioners */
-        operand(l, products, l->states, OPERAND_ITEM, ACCESS_ADD);
-    /* update read, parameter (and master copy) read and written */
-    update = elementwise_op(l, "optimizer.update", KERNEL_MATRIX_UPDATE,
-                            2 + 2 * p + (l->j->master_weights ? 8 : 0), share);
-    program_op_life(&l->b, update, (struct life){.buffer = space, .release = true});
-    operand(l, update, space, OPERAND_WHOLE, ACCESS_READ);
-    update_operands(l, update, OPERAND_ITEM);
-    program_close_loop(&l->b);
-    if (once != PROGRAM_NONE) {
-        struct op o = optimizer_op("optimizer.gather_once.drop", OP_MARK);
-        uint32_t id = program_add_op(&l->b, &o);
-
-        program_op_life(&l->b, id, (struct life){.buffer = once, .release = true});
+    if (s->gather_once) {
+        once_step(l, &step);
+    } else if (s->cut_table != PROGRAM_NONE) {
+        slice_step(l, &step);
+    } else {
+        x.work = matrix_work(l, s->work, ITEMS_ALL);
+        x.share = s->sharded ? 1.0 / l->n : 1.0;
+        matrix_loop(l, &step, &x);
     }
 }
 

@@ -110,7 +110,7 @@ int lower_begin(struct lower *l, const struct plan *plan, struct arena *a, struc
                                 .reduce_algo = l->j->gather};
     l->params = l->states = l->master = PROGRAM_NONE;
     l->padded = l->weights = l->inputs = l->input_grads = l->grads = l->grad_shard = l->grad_owned =
-        PROGRAM_NONE;
+        l->held = PROGRAM_NONE;
     l->kept = ARENA_NEW(a, bool, l->m->n_units);
     l->not_kept = ARENA_NEW(a, bool, l->m->n_units);
     for (uint32_t u = 0; u < l->m->n_units; u++) {
@@ -127,15 +127,31 @@ struct resident {
     uint64_t every[4];
 };
 
+/* What a rank in the middle has is taken for all: most flat slices hold matrices alone, most ranks of few owners nothing. */
 static struct rank_table resident_table(struct lower *l, uint64_t every, const uint64_t *owned)
 {
     struct rank_value *v = ARENA_NEW(l->a, struct rank_value, l->n);
-    struct rank_table t = {.every = every, .only = v};
+    struct rank_table t = {.every = every + owned[l->n / 2], .only = v};
 
     for (uint32_t r = 0; r < l->n; r++)
-        if (owned[r])
+        if (every + owned[r] != t.every)
             v[t.n_only++] = (struct rank_value){r, every + owned[r]};
     return t;
+}
+
+/* A flat slice holds the states of its elements. */
+static void slice_states(struct lower *l, uint64_t at, uint64_t numel, uint64_t bytes,
+                         uint64_t *states, uint64_t *master)
+{
+    uint64_t slice = part_slice(l->plan), end = at + numel;
+
+    while (at < end) {
+        uint64_t r = at / slice, n = num_min(end, (r + 1) * slice) - at;
+
+        states[r] += layout_share(bytes, n, numel);
+        master[r] += l->j->master_weights ? dtype_bytes(DTYPE_FP32, n) : 0;
+        at += n;
+    }
 }
 
 static void resident_buffer(struct lower *l, const char *name, enum mem_part part, enum dtype d,
@@ -152,7 +168,7 @@ void lower_resident(struct lower *l)
 {
     const struct plan *plan = l->plan;
     const struct job *j = l->j;
-    uint64_t params = 0, states = 0, master = 0, state_slice = 0, numel;
+    uint64_t params = 0, states = 0, master = 0, flat = 0, numel;
     uint64_t *own_params = ARENA_NEW(l->a, uint64_t, l->n),
              *own_states = ARENA_NEW(l->a, uint64_t, l->n);
     uint64_t *own_master = ARENA_NEW(l->a, uint64_t, l->n), *none = ARENA_NEW(l->a, uint64_t, l->n);
@@ -166,7 +182,8 @@ void lower_resident(struct lower *l)
         case PLACE_REPLICATED:
             break;
         case PLACE_FLAT:
-            state_slice += s;
+            slice_states(l, flat, numel, s, own_states, own_master);
+            flat += numel;
             continue;
         case PLACE_CHUNK: /* padded rows; per-matrix states (preconditioners) follow the rows */
             numel = chunk * t->cols;
@@ -183,10 +200,6 @@ void lower_resident(struct lower *l)
         states += s;
         master += j->master_weights ? dtype_bytes(DTYPE_FP32, numel) : 0;
         params += l->move.gather ? dtype_bytes(j->param_dtype, numel) : 0;
-    }
-    if (state_slice) {
-        states += num_ceil_div(state_slice, l->n);
-        master += j->master_weights ? dtype_bytes(DTYPE_FP32, part_slice(plan)) : 0;
     }
     if (!l->move.gather)
         params = dtype_bytes(j->param_dtype, l->m->total_params);
@@ -803,6 +816,7 @@ int lower_end(struct lower *l, struct err *e)
         .grads = l->grads,
         .grad_shard = l->grad_shard,
         .grad_owned = l->grad_owned,
+        .held = l->held,
     };
     l->p->roles = ARENA_NEW(l->a, struct role, 1);
     l->p->roles[0] =

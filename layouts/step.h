@@ -42,7 +42,7 @@ struct lower {
     bool *not_kept;
     /* ids of buffers; `weights` is what kernels read: gathered units, or the parameters themselves */
     uint32_t params, states, master, weights, padded, inputs, input_grads, grads, grad_shard,
-        grad_owned;
+        grad_owned, held;
     uint32_t (*values)[GRAPH_MAX_VALUES];
     uint32_t (*value_grads)[GRAPH_MAX_VALUES];
     /* ids of operations that others wait for */
@@ -71,9 +71,10 @@ struct matrix_step {
     enum work_rule work;
     bool sharded;  /* gradients and states are cut by rows: elementwise work is 1/W of a matrix */
     bool products; /* stock: DTensor products on shards, operands gathered before each */
-    bool gather_each;   /* all-gather each matrix before its products */
-    bool gather_once;   /* all-gather all of them first, and keep them until the end */
-    uint32_t cut_table; /* gather the matrices of this segment table first; or PROGRAM_NONE */
+    bool gather_each; /* all-gather each matrix before its products */
+    bool gather_once; /* momentum of all, one all-gather of all, and they are kept until the end */
+    uint32_t
+        cut_table; /* WORK_BY_SLICE: the parts of the matrices that boundaries cut; or PROGRAM_NONE */
 };
 /* The matrix optimizer on all matrices. Nothing is emitted when there are none. */
 void lower_matrix_step(struct lower *l, const struct matrix_step *s);

@@ -243,6 +243,7 @@ struct known_buffers {
     uint32_t inputs, input_grads;    /* of units */
     uint32_t grads, grad_shard,
         grad_owned; /* of a unit (or of all parameters); reduced: even part, owned part */
+    uint32_t held;  /* what products start from, of all items of a rank's list one after another */
 };
 
 struct placement; /* model/plan.h */

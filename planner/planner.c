@@ -130,15 +130,15 @@ static void give(struct plan *plan, const struct items *x, const uint32_t *owner
 
 /* ---- without owners: the same sums by rule ---- */
 
-static void spread_loads(struct plan *plan, uint64_t base)
+static void spread_loads(struct plan *plan)
 {
     layout_loads(plan, plan->load_flops, plan->load_bytes);
     for (uint32_t r = 0; r < plan->world; r++) {
         plan->flops_max = num_max(plan->flops_max, plan->load_flops[r]);
         plan->flops_mean += (double)plan->load_flops[r] / plan->world;
+        plan->bytes_max = num_max(plan->bytes_max, plan->load_bytes[r]);
+        plan->bytes_mean += (double)plan->load_bytes[r] / plan->world;
     }
-    plan->bytes_max = base;
-    plan->bytes_mean = (double)base;
     plan->bound = plan->flops_max;
     plan->optimal = plan->reproducible = true;
     plan->solver = "by rule";
@@ -214,16 +214,14 @@ int planner_plan(struct plan *plan, const struct planner_time *time, struct aren
     enum assign_objective order[4];
     enum assign_method method;
     uint32_t n;
-    uint64_t base;
 
     if (planner_method(plan->job.planner, &method, e) ||
         planner_objectives(plan->job.objective, order, &n, e) || layout_place(plan, a, e))
         return -1;
-    base = layout_base_bytes(plan);
     if (plan->strategy == STRATEGY_OWNER)
-        return solve(plan, time, base, a, e);
+        return solve(plan, time, layout_base_bytes(plan), a, e);
     plan->load_flops = ARENA_NEW(a, uint64_t, plan->world);
     plan->load_bytes = ARENA_NEW(a, uint64_t, plan->world);
-    spread_loads(plan, base);
+    spread_loads(plan);
     return 0;
 }
