@@ -103,7 +103,11 @@ static void advise(const struct block *b, struct strbuf *out)
     if (next)
         strbuf_printf(out, ", %.2fx as fast as %s",
                       (double)next->p.step_ps / (double)b->best->p.step_ps, next->plan->job.layout);
-    strbuf_printf(out, "%s.\n", next ? "" : "; no other layout here fits");
+    if (!next && b->n > 1)
+        strbuf_puts(out, "; no other layout here fits");
+    if (b->best->plan->job.price_per_gpu_hour > 0)
+        strbuf_printf(out, ", %.3g $ per million tokens", evaluate_usd_per_mtok(b->best));
+    strbuf_puts(out, ".\n");
 }
 
 static void print_blocks(const struct block *b, size_t n, enum table_format f, struct strbuf *out)
@@ -122,11 +126,12 @@ static void print_blocks(const struct block *b, size_t n, enum table_format f, s
         strbuf_puts(out, "\n");
         advise(&b[i], out);
     }
-    strbuf_puts(
-        out,
-        "Step: a prediction that no measurement has validated yet; read ratios, not milliseconds.\n"
-        "GiB: fullest rank, as the driver sees it. GB: sent by a rank, the largest over ranks.\n"
-        "max/mean: optimizer work over ranks. Columns by formula: docs/METRICS.md\n");
+    strbuf_puts(out, "step: predicted, and not yet validated by measurements: read ratios. gather, "
+                     "reduce, refresh: waiting for them.\n"
+                     "GiB: fullest rank, as the driver sees it. GB: sent by a rank, the largest "
+                     "over ranks; bal.: max/mean of optimizer\n"
+                     "work over ranks; via: how owner segments travel. docs/METRICS.md has every "
+                     "column by formula.\n");
 }
 
 static int print_rows(const struct block *b, size_t n, enum table_format f, int argc, char **argv,
@@ -197,6 +202,11 @@ static int compare(struct setup *s, const struct opts *o, int argc, char **argv,
 
     if (setup_check_used(s, layouts, n_layouts, e))
         return -1;
+    for (size_t i = 1; i < n; i++)
+        for (size_t k = 0; k < i; k++)
+            if (nodes->u64s[i] == nodes->u64s[k])
+                return err_set(e, ERR_USAGE, "--nodes names %llu twice",
+                               (unsigned long long)nodes->u64s[i]);
     if (n > 1 && opts_get(o, "gpus")->set)
         return err_set(e, ERR_USAGE, "--gpus goes with one --nodes, not with a list");
     for (size_t i = 0; i < n; i++) {
@@ -204,12 +214,12 @@ static int compare(struct setup *s, const struct opts *o, int argc, char **argv,
             return -1;
         fits |= b[i].best != NULL;
     }
-    if (plot(o, b, n, e))
-        return -1;
     if (f == TABLE_AS_TABLE || f == TABLE_AS_MD)
         print_blocks(b, n, f, out);
     else
         print_rows(b, n, f, argc, argv, out);
+    if (plot(o, b, n, e)) /* the result is there all the same */
+        return -1;
     return fits ? 0 : 1;
 }
 

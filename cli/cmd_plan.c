@@ -51,7 +51,8 @@ static const struct table_col cols[] = {
     {"resident_mean_gib", "mean", TABLE_GIB, 2, TABLE_AUTO},
     {"idle_ranks", "idle ranks", TABLE_INT, 0, TABLE_AUTO},
     {"fits", "fits", TABLE_BOOL, 0, TABLE_AUTO},
-    {"solver", "solver", TABLE_TEXT, 0, TABLE_AUTO},
+    {"solver", NULL, TABLE_TEXT, 0, TABLE_AUTO},
+    {"solver_short", "solver", TABLE_TEXT, 0, TABLE_AUTO},
     {"solve_ms", "ms", TABLE_FIXED, 1, TABLE_AUTO},
 };
 
@@ -72,8 +73,16 @@ static uint32_t idle_ranks(const struct plan *plan)
     return plan->flops_max ? n : 0;
 }
 
+/* Something was chosen, and its first objective has a bound (simulated time has none). */
+static bool is_bounded(const struct plan *plan)
+{
+    return plan->strategy == STRATEGY_OWNER && (plan->bound || !plan->flops_max);
+}
+
 static void plan_row(struct table *t, const struct plan *plan)
 {
+    char solver[32];
+
     table_row(t);
     table_set_str(t, "layout", plan->job.layout);
     table_set_str(t, "layout_full", plan->layout_full);
@@ -86,9 +95,11 @@ static void plan_row(struct table *t, const struct plan *plan)
     table_set_double(t, "flops_mean_T", plan->flops_mean / 1e12);
     table_set_double(t, "balance",
                      plan->flops_mean > 0 ? (double)plan->flops_max / plan->flops_mean : 1);
-    table_set_u64(t, "bound", plan->bound);
-    table_set_double(t, "gap_percent", plan->gap_percent);
-    table_set_bool(t, "optimal", plan->optimal);
+    if (is_bounded(plan)) {
+        table_set_u64(t, "bound", plan->bound);
+        table_set_double(t, "gap_percent", plan->gap_percent);
+        table_set_bool(t, "optimal", plan->optimal);
+    }
     table_set_u64(t, "bytes_max", plan->bytes_max);
     table_set_u64(t, "resident_max_gib", plan->bytes_max);
     table_set_double(t, "bytes_mean", plan->bytes_mean);
@@ -96,6 +107,8 @@ static void plan_row(struct table *t, const struct plan *plan)
     table_set_u64(t, "idle_ranks", idle_ranks(plan));
     table_set_bool(t, "fits", fits(plan));
     table_set_str(t, "solver", plan->solver);
+    snprintf(solver, sizeof(solver), "%.*s", (int)strcspn(plan->solver, " ("), plan->solver);
+    table_set_str(t, "solver_short", strcmp(plan->solver, "by rule") ? solver : plan->solver);
     table_set_double(t, "solve_ms", plan->solve_ms);
 }
 
@@ -112,6 +125,21 @@ static int write_plan(const struct plan *plan, const char *path, struct err *e)
     status = output_write(path, &text, e);
     strbuf_release(&text);
     return status;
+}
+
+static void explain_idle(const struct plan *plan, struct strbuf *out)
+{
+    strbuf_printf(out, "\n%u of %u ranks update no matrix", idle_ranks(plan), plan->world);
+    if (plan->world > plan->model.matrix_tensors)
+        strbuf_printf(out,
+                      ": there are only %u. Fewer ranks, or replicas of a smaller group, would use "
+                      "them all.\n",
+                      plan->model.matrix_tensors);
+    else if (plan->strategy == STRATEGY_OWNER)
+        strbuf_puts(out,
+                    ": that is the planner's choice; --planner ilp balances optimizer work.\n");
+    else
+        strbuf_puts(out, ": their slices hold embeddings and vectors only.\n");
 }
 
 static void summary(const struct plan *plan, enum table_format f, int argc, char **argv,
@@ -137,11 +165,7 @@ static void summary(const struct plan *plan, enum table_format f, int argc, char
         }
         table_print(&t, f, out);
         if (f == TABLE_AS_TABLE && idle_ranks(plan))
-            strbuf_printf(out,
-                          "\n%u of %u ranks own no matrix: more ranks than matrices; smaller "
-                          "groups or a cut\n"
-                          "of the largest matrices would use them.\n",
-                          idle_ranks(plan), plan->world);
+            explain_idle(plan, out);
     }
     table_release(&t);
 }

@@ -105,11 +105,25 @@ static void one_table(const struct table_col *cols, size_t n,
 
 static void print_use(const struct evaluation *x, struct strbuf *out)
 {
-    strbuf_puts(out, "busy (busiest instance, share of the step):");
-    for (int i = 0; i < RESOURCE_N; i++)
-        if (x->p.busy[i] > 0)
-            strbuf_printf(out, "%s %s %.1f %%", i ? "," : "",
-                          sim_resource_name((enum sim_resource)i), 100 * x->p.busy[i]);
+    static const struct {
+        const char *name;
+        enum sim_resource one, other; /* send and receive */
+    } lines[] = {{"GPU compute", RESOURCE_SM, RESOURCE_SM},
+                 {"HBM", RESOURCE_HBM, RESOURCE_HBM},
+                 {"NVLink", RESOURCE_NVLINK_TX, RESOURCE_NVLINK_RX},
+                 {"NIC", RESOURCE_NIC_TX, RESOURCE_NIC_RX},
+                 {"leaf", RESOURCE_LEAF_UP, RESOURCE_LEAF_DOWN}};
+
+    strbuf_puts(out, "busy % of the step, busiest instance, out/in:");
+    for (size_t i = 0; i < sizeof(lines) / sizeof(lines[0]); i++) {
+        double one = 100 * x->p.busy[lines[i].one], other = 100 * x->p.busy[lines[i].other];
+
+        if (one <= 0 && other <= 0)
+            continue;
+        strbuf_printf(out, "%s %s %.1f", i ? "," : "", lines[i].name, one);
+        if (lines[i].one != lines[i].other)
+            strbuf_printf(out, "/%.1f", other);
+    }
     strbuf_puts(out, "\n");
 }
 
@@ -128,13 +142,16 @@ static void print_text(const struct evaluation *x, enum table_format f, struct s
     strbuf_puts(out, "\n");
     print_use(x, out);
     strbuf_printf(out,
-                  "memory peaks on rank %u at %.1f ms in %s of unit %s; the emptiest rank peaks at "
-                  "%.2f GiB\n",
+                  "memory peaks on rank %u at %.1f ms in %s of unit %s;\nthe emptiest rank peaks "
+                  "at %.2f GiB\n",
                   m->rank, (double)m->at_ps / 1e9, p->ops[m->at.op].name,
                   p->model->units[m->at.unit].name, (double)m->driver_min_bytes / 0x1p30);
     strbuf_printf(
-        out, "program: %u operations, %u loops; simulated: %llu activities, %u classes of ranks\n",
-        p->n_ops, p->n_loops, (unsigned long long)x->p.n_activities, x->p.n_classes);
+        out, "program: %u operations, %u loops; simulated: %llu activities, %u class%s of ranks\n",
+        p->n_ops, p->n_loops, (unsigned long long)x->p.n_activities, x->p.n_classes,
+        x->p.n_classes == 1 ? "" : "es");
+    if (x->plan->job.price_per_gpu_hour > 0)
+        strbuf_printf(out, "price: %.3g $ per million tokens\n", evaluate_usd_per_mtok(x));
     strbuf_puts(out, "No measurement has validated these predictions yet (docs/METRICS.md).\n");
 }
 

@@ -56,8 +56,16 @@ int command_run(const struct command_frame *f, int argc, char **argv, struct err
     status = opts_parse(&o, argc - 1, argv + 1, e);
     if (!status)
         status = with_setup(f, &o, argc, argv, &out, e);
-    if (status >= 0 && output_write(f->own_output ? NULL : opts_get(&o, "output")->text, &out, e))
-        status = -1;
+    /* A result that a later step (a picture) could not follow is printed all the same; the first error stays. */
+    if (status >= 0 || out.len) {
+        struct err late = {.code = ERR_NONE};
+
+        if (output_write(f->own_output ? NULL : opts_get(&o, "output")->text, &out, &late) &&
+            status >= 0) {
+            *e = late;
+            status = -1;
+        }
+    }
     strbuf_release(&out);
     opts_release(&o);
     return status;

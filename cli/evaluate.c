@@ -9,17 +9,42 @@
 
 static const double MS = 1e9; /* ps */
 
+/* The busiest link, in short; what is not busy for half of the waiting is no bottleneck: then it is latency. */
+static void describe_link(const struct prediction *p, double wait, char *to, size_t n)
+{
+    static const char *const names[RESOURCE_N] = {"",    "HBM", "NVLink", "NVLink",
+                                                  "NIC", "NIC", "leaf",   "leaf"};
+    int best = RESOURCE_NVLINK_TX;
+
+    for (int r = RESOURCE_NVLINK_TX; r < RESOURCE_N; r++)
+        if (p->busy[r] > p->busy[best])
+            best = r;
+    if (p->busy[best] < wait / 2)
+        snprintf(to, n, "latency");
+    else
+        snprintf(to, n, "%s %.0f %%", names[best], 100 * p->busy[best]);
+}
+
+/* What the slowest rank's step is spent on: kernels, or waiting for which communication, and what that is bound by. */
 static void describe_bottleneck(struct evaluation *x)
 {
     const struct prediction *p = &x->p;
-    enum sim_resource r = p->bottleneck;
-    uint32_t nics = x->plan->cluster.nics_per_node ? x->plan->cluster.nics_per_node : 1;
-    char at[32] = "";
+    double step = (double)p->step_ps, wait = (double)p->exposed_comm_ps / step;
+    int most = TIME_GATHER;
+    char link[32];
 
-    if (r == RESOURCE_NIC_TX || r == RESOURCE_NIC_RX)
-        snprintf(at, sizeof(at), ", node %u", p->busy_instance[r] / nics);
-    snprintf(x->bottleneck, sizeof(x->bottleneck), "%s%s: %.0f %%", sim_resource_name(r), at,
-             100 * p->busy[r]);
+    if (wait <= 0.5) {
+        snprintf(x->bottleneck, sizeof(x->bottleneck), "GPU compute %.0f %%",
+                 100 * (double)p->compute_ps / step);
+        return;
+    }
+    for (int k = TIME_GATHER; k < TIME_N; k++)
+        if (p->time_ps[k] > p->time_ps[most])
+            most = k;
+    describe_link(p, wait, link, sizeof(link));
+    snprintf(x->bottleneck, sizeof(x->bottleneck), "%s wait %.0f %% (%s)",
+             time_category_name((enum time_category)most), 100 * (double)p->time_ps[most] / step,
+             link);
 }
 
 int evaluate(struct plan *plan, const struct sim_options *o, struct arena *a,
@@ -63,6 +88,11 @@ static double simulated_s(void *ctx, const struct plan *plan)
 
 const struct planner_time evaluate_time = {simulated_s, NULL};
 
+double evaluate_usd_per_mtok(const struct evaluation *x)
+{
+    return x->plan->job.price_per_gpu_hour / 3600 / x->tokens_per_s_per_gpu * 1e6;
+}
+
 /* How owner segments travelled, or NULL. */
 static const char *owner_algorithm(const struct evaluation *x)
 {
@@ -100,7 +130,7 @@ const struct table_col evaluate_cols[] = {
     {"ns_flops_mean", NULL, TABLE_FIXED, 0, TABLE_AUTO},
     {"balance", NULL, TABLE_FIXED, 2, TABLE_AUTO},
     {"gather_algorithm", NULL, TABLE_TEXT, 0, TABLE_AUTO},
-    {"bottleneck", "busiest resource", TABLE_TEXT, 0, TABLE_AUTO},
+    {"bottleneck", "limited by", TABLE_TEXT, 0, TABLE_AUTO},
     {"usd_per_million_tokens", NULL, TABLE_FIXED, 3, TABLE_AUTO},
     {"error_percent", NULL, TABLE_FIXED, 1, TABLE_AUTO},
     {"error_basis", NULL, TABLE_TEXT, 0, TABLE_AUTO},
@@ -169,8 +199,7 @@ void evaluate_row(struct table *t, const struct evaluation *x)
     table_set_str(t, "gather_algorithm", owner_algorithm(x));
     table_set_str(t, "bottleneck", x->bottleneck);
     if (plan->job.price_per_gpu_hour > 0)
-        table_set_double(t, "usd_per_million_tokens",
-                         plan->job.price_per_gpu_hour / 3600 / x->tokens_per_s_per_gpu * 1e6);
+        table_set_double(t, "usd_per_million_tokens", evaluate_usd_per_mtok(x));
     table_set_str(t, "error_basis", "unvalidated");
     table_set_json(t, "time_ms", by_category(p->time_ps));
     table_set_json(t, "path_ms", by_category(p->path_ps));
@@ -211,22 +240,24 @@ void evaluate_memory_row(struct table *t, const struct evaluation *x)
 const struct table_col evaluate_time_cols[] = {
     {"layout", "ms", TABLE_TEXT, 0, TABLE_AUTO},
     {"gemm", "GEMM", TABLE_FIXED, 1, TABLE_AUTO},
-    {"attention", "attn", TABLE_FIXED, 1, TABLE_AUTO},
+    {"attention", "attn.", TABLE_FIXED, 1, TABLE_AUTO},
     {"elementwise", "elem.", TABLE_FIXED, 1, TABLE_AUTO},
-    {"optimizer", "optimizer", TABLE_FIXED, 1, TABLE_AUTO},
-    {"gather", "wait:gather", TABLE_FIXED, 1, TABLE_AUTO},
+    {"optimizer", "optim.", TABLE_FIXED, 1, TABLE_AUTO},
+    {"gather", "gather", TABLE_FIXED, 1, TABLE_AUTO},
     {"reduce", "reduce", TABLE_FIXED, 1, TABLE_AUTO},
     {"refresh", "refresh", TABLE_FIXED, 1, TABLE_AUTO},
-    {"intra", "GB in node", TABLE_FIXED, 1, TABLE_AUTO},
+    {"intra", "GB: node", TABLE_FIXED, 1, TABLE_AUTO},
     {"inter", "between", TABLE_FIXED, 1, TABLE_AUTO},
-    {"step", "in step", TABLE_FIXED, 1, TABLE_AUTO},
-    {"balance", "max/mean", TABLE_FIXED, 2, TABLE_AUTO},
+    {"step", "step", TABLE_FIXED, 1, TABLE_AUTO},
+    {"balance", "bal.", TABLE_FIXED, 2, TABLE_AUTO},
     {"via", "via", TABLE_TEXT, 0, TABLE_AUTO},
 };
 const size_t evaluate_time_cols_n = sizeof(evaluate_time_cols) / sizeof(evaluate_time_cols[0]);
 
 void evaluate_time_row(struct table *t, const struct evaluation *x)
 {
+    const char *via = owner_algorithm(x);
+
     table_row(t);
     table_set_str(t, "layout", x->plan->job.layout);
     for (int i = 0; i < TIME_N; i++)
@@ -236,7 +267,7 @@ void evaluate_time_row(struct table *t, const struct evaluation *x)
     table_set_double(t, "inter", (double)x->p.bytes_max.sent_inter / 1e9);
     table_set_double(t, "step", (double)x->p.optimizer_bytes / 1e9);
     table_set_double(t, "balance", x->balance);
-    table_set_str(t, "via", owner_algorithm(x));
+    table_set_str(t, "via", !via ? NULL : !strcmp(via, "hierarchical") ? "hier." : via);
 }
 
 void evaluate_title(const struct plan *plan, struct strbuf *out)
@@ -244,17 +275,19 @@ void evaluate_title(const struct plan *plan, struct strbuf *out)
     static const char *const recomputes[] = {"no", "selective", "full"};
     const struct job *j = &plan->job;
 
-    strbuf_printf(out, "%s (%s parameters) on %u x %s: %u GPUs %s\n", plan->model.name,
+    strbuf_printf(out, "%s (%s parameters) on %u x %s: %u GPU%s %s\n", plan->model.name,
                   units_show_count(plan->model.total_params).s, j->nodes, plan->cluster.name,
-                  j->gpus, plan->cluster.device.name);
+                  j->gpus, j->gpus == 1 ? "" : "s", plan->cluster.device.name);
     strbuf_printf(out, "%s", optimizer_name(j->optimizer));
     if (j->optimizer == OPTIMIZER_MUON)
-        strbuf_printf(out, " (%u Newton-Schulz steps)", j->ns_steps);
+        strbuf_printf(out, " (%u NS steps)", j->ns_steps);
     strbuf_printf(out,
-                  ", %llu tokens x %llu x %llu a GPU, %s parameters, %s gradients, %s states%s, %s "
+                  ", %llu tokens x %llu x %llu a GPU; %s parameters, %s gradients, %s states%s; %s "
                   "recomputation\n",
                   (unsigned long long)j->seq_len, (unsigned long long)j->micro_batch,
                   (unsigned long long)j->grad_accum, dtype_name(j->param_dtype),
                   dtype_name(j->grad_dtype), dtype_name(j->state_dtype),
-                  j->master_weights ? " + fp32 master" : "", recomputes[j->recompute]);
+                  j->master_weights ? " + master" : "", recomputes[j->recompute]);
+    if (j->price_per_gpu_hour > 0)
+        strbuf_printf(out, "%.4g $ a GPU and hour\n", j->price_per_gpu_hour);
 }

@@ -37,6 +37,9 @@ extern const struct table_col evaluate_time_cols[];
 extern const size_t evaluate_time_cols_n;
 void evaluate_time_row(struct table *t, const struct evaluation *x);
 
+/* Dollars per million tokens at the job's price. */
+double evaluate_usd_per_mtok(const struct evaluation *x);
+
 /* "llama-3.1-70b on 16 nodes of dgx-a100 (128 GPUs): muon, ..." */
 void evaluate_title(const struct plan *plan, struct strbuf *out);
 

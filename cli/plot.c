@@ -34,19 +34,39 @@ static void quote(struct strbuf *b, const char *s)
     strbuf_putc(b, '\'');
 }
 
-/* Text that the enhanced mode leaves alone. */
+/* A name that somebody else wrote, as a string that gnuplot does not read: in single quotes nothing is special but the
+ * quote itself. Control characters become spaces. */
+static void quote_name(struct strbuf *b, const char *name)
+{
+    struct strbuf text;
+
+    strbuf_init(&text);
+    strbuf_puts(&text, name);
+    for (size_t i = 0; i < text.len; i++)
+        if ((unsigned char)text.s[i] < ' ' || text.s[i] == 0x7f)
+            text.s[i] = ' ';
+    quote(b, text.s);
+    strbuf_release(&text);
+}
+
+/* Layout names are ours: nothing in them is special. */
 static void label(struct strbuf *b, const struct evaluation *x, bool with_nodes)
 {
     strbuf_putc(b, '"');
     strbuf_printf(b, "%s", x->plan->job.layout);
     if (with_nodes)
-        strbuf_printf(b, "\\n%u nodes", x->plan->job.nodes);
+        strbuf_printf(b, "\\n%u node%s", x->plan->job.nodes, x->plan->job.nodes == 1 ? "" : "s");
     strbuf_putc(b, '"');
 }
 
-static double time_value(const struct evaluation *x, int k)
+static double time_s(const struct evaluation *x, int k)
 {
     return (double)x->p.time_ps[k] / 1e12;
+}
+
+static double time_ms(const struct evaluation *x, int k)
+{
+    return (double)x->p.time_ps[k] / 1e9;
 }
 
 /* As the driver sees it: what fragmentation costs counts as context. */
@@ -124,36 +144,59 @@ static const char *part_title(int k)
     return k == MEM_CONTEXT ? "context, fragmentation" : mem_part_name((enum mem_part)k);
 }
 
+/* Up to six bars stand side by side in two panels; more get the width, one panel above the other. */
+enum { FEW_BARS = 6, WIDE_BARS = 12 };
+
+static void title(struct strbuf *b, const struct evaluation *const *x, size_t n)
+{
+    const struct plan *plan = x[0]->plan;
+    struct strbuf text;
+
+    strbuf_init(&text);
+    if (x[n - 1]->plan->job.nodes != plan->job.nodes)
+        strbuf_printf(&text, "%s on %s, %s", plan->model.name, plan->cluster.name,
+                      optimizer_name(plan->job.optimizer));
+    else
+        strbuf_printf(&text, "%s on %u x %s (%u GPU%s), %s", plan->model.name, plan->job.nodes,
+                      plan->cluster.name, plan->job.gpus, plan->job.gpus == 1 ? "" : "s",
+                      optimizer_name(plan->job.optimizer));
+    strbuf_printf(b, "set multiplot layout %s title ", n <= FEW_BARS ? "1,2" : "2,1");
+    quote_name(b, text.s);
+    strbuf_puts(b, " noenhanced font \",16\"\n");
+    strbuf_release(&text);
+}
+
 static void script(struct strbuf *b, const struct evaluation *const *x, size_t n,
                    const char *terminal, const char *file)
 {
-    const struct plan *plan = x[0]->plan;
-    double capacity = (double)plan->cluster.device.memory_bytes / 0x1p30;
+    double capacity = (double)x[0]->plan->cluster.device.memory_bytes / 0x1p30;
+    bool slow = false;
+    double (*time)(const struct evaluation *, int);
 
-    data(b, "time", x, n, TIME_N, time_value, "%.2f s");
+    for (size_t i = 0; i < n; i++)
+        slow |= x[i]->p.step_ps >= 1000000000000;
+    time = slow ? time_s : time_ms;
+    data(b, "time", x, n, TIME_N, time, slow ? "%.2f s" : "%.1f ms");
     data(b, "memory", x, n, MEM_PART_N, part_value, "%.1f");
-    strbuf_printf(b, "set terminal %s\nset output ", terminal);
+    strbuf_printf(b, "set terminal %s size %zu,%d\nset output ", terminal,
+                  n <= FEW_BARS ? (size_t)1240 : (n * 78 > 980 ? n * 78 + 260 : 1240),
+                  n <= FEW_BARS ? 600 : 1100);
     quote(b, file);
-    strbuf_puts(b, "\nset multiplot layout 1,2 title \"");
-    if (x[n - 1]->plan->job.nodes != plan->job.nodes)
-        strbuf_printf(b, "%s on %s, %s", plan->model.name, plan->cluster.name,
-                      optimizer_name(plan->job.optimizer));
-    else
-        strbuf_printf(b, "%s on %u x %s (%u GPUs), %s", plan->model.name, plan->job.nodes,
-                      plan->cluster.name, plan->job.gpus, optimizer_name(plan->job.optimizer));
-    strbuf_puts(b, "\" noenhanced font \",16\"\n"
-                   "set style data histograms\nset style histogram rowstacked\n"
+    strbuf_puts(b, "\n");
+    title(b, x, n);
+    strbuf_puts(b, "set style data histograms\nset style histogram rowstacked\n"
                    "set style fill solid border rgb \"white\"\nset boxwidth 0.72\n"
-                   "set border 3 lc rgb \"#666666\"\nset tics nomirror out\nset xtics noenhanced "
-                   "font \",11\"\n"
-                   "set grid ytics lc rgb \"#dddddd\" lt 1\nset key outside bottom center "
-                   "horizontal Left reverse samplen 1 "
-                   "width 1 noenhanced font \",11\" maxrows 3\nset yrange [0:*]\nset offsets "
-                   "0,0,graph 0.08,0\n");
+                   "set border 3 lc rgb \"#666666\"\nset tics nomirror out\nset grid ytics lc rgb "
+                   "\"#dddddd\" lt 1\n"
+                   "set yrange [0:*]\nset offsets 0,0,graph 0.08,0\n");
+    strbuf_printf(b, "set xtics noenhanced font \",11\"%s\n",
+                  n > WIDE_BARS ? " rotate by -35" : "");
+    strbuf_printf(b, "set key outside %s Left reverse samplen 1 width 1 noenhanced font \",11\"\n",
+                  n <= FEW_BARS ? "bottom center horizontal maxrows 3" : "right center vertical");
     strbuf_printf(b, "set xrange [-0.6:%.1f]\n", (double)n - 0.4);
-    strbuf_puts(
-        b, "set title \"one step of the slowest rank\" font \",13\"\nset ylabel \"seconds\"\n");
-    stack(b, "time", x, n, TIME_N, time_value, time_colours, time_title);
+    strbuf_printf(b, "set title \"one step of the slowest rank\" font \",13\"\nset ylabel \"%s\"\n",
+                  slow ? "seconds" : "milliseconds");
+    stack(b, "time", x, n, TIME_N, time, time_colours, time_title);
     strbuf_puts(b, "\nset title \"memory of the fullest rank\" font \",13\"\nset ylabel \"GiB\"\n");
     stack(b, "memory", x, n, MEM_PART_N, part_value, part_colours, part_title);
     strbuf_printf(b, ", %.6g with lines lw 2 dt 2 lc rgb \"#CC0000\" title \"capacity %.1f GiB\"\n",
@@ -210,13 +253,19 @@ int plot_compare(const char *prefix, const struct evaluation *const *x, size_t n
 {
     static const char *const ends[] = {"svg", "png"};
     static const char *const terminals[] = {
-        "svg size 1240,600 enhanced font \"Helvetica,12\" background \"white\"",
-        "pngcairo size 1240,600 enhanced font \"Helvetica,12\""};
+        "svg enhanced font \"Helvetica,12\" background \"white\"",
+        "pngcairo enhanced font \"Helvetica,12\""};
     char *temporary[2], *final[2];
     struct strbuf text;
     struct arena a;
     int status = -1;
 
+    if (!*prefix || prefix[strlen(prefix) - 1] == '/')
+        return err_set(e, ERR_INVALID, "--plot '%s' names no file; expected a name without .svg",
+                       prefix);
+    for (const char *c = prefix; *c; c++)
+        if ((unsigned char)*c < ' ' || *c == 0x7f)
+            return err_set(e, ERR_INVALID, "--plot: the name holds a control character");
     arena_init(&a);
     strbuf_init(&text);
     for (int i = 0; i < 2; i++) {

@@ -407,6 +407,7 @@ int setup_plan(const struct setup *s, uint64_t nodes, const char *layout, struct
 
 int setup_check_used(const struct setup *s, const char *const *layouts, size_t n, struct err *e)
 {
+    const char *adamw = s->job.optimizer == OPTIMIZER_ADAMW ? " of matrices under adamw" : "";
     bool owner = false, bucket = false, cut = false;
     struct arena a;
 
@@ -420,15 +421,25 @@ int setup_check_used(const struct setup *s, const char *const *layouts, size_t n
             arena_release(&a);
             return -1;
         }
-        owner |= st == STRATEGY_OWNER;
+        for (size_t k = 0; k < i; k++)
+            if (!strcasecmp(layouts[k], layouts[i])) {
+                arena_release(&a);
+                return err_set(e, ERR_USAGE, "layout '%s' is named twice", layouts[i]);
+            }
+        owner |= st == STRATEGY_OWNER && s->job.optimizer != OPTIMIZER_ADAMW;
         bucket |= !l->shard_grads;
         cut |= l->shard_params;
     }
     arena_release(&a);
     if (opts_get(s->opts, "gather")->set == OPT_FROM_CLI && !owner)
-        return err_set(e, ERR_INVALID, "--gather has no effect: no layout here has owners");
+        return err_set(e, ERR_INVALID, "--gather has no effect: no layout here has owners%s",
+                       adamw);
     if (opts_get(s->opts, "planner")->set == OPT_FROM_CLI && !owner)
-        return err_set(e, ERR_INVALID, "--planner has no effect: no layout here has owners");
+        return err_set(e, ERR_INVALID, "--planner has no effect: no layout here has owners%s",
+                       adamw);
+    if (opts_get(s->opts, "objective")->set == OPT_FROM_CLI && !owner)
+        return err_set(e, ERR_INVALID, "--objective has no effect: no layout here has owners%s",
+                       adamw);
     if (opts_get(s->opts, "bucket")->set == OPT_FROM_CLI && !bucket)
         return err_set(e, ERR_INVALID,
                        "--bucket has no effect: only ddp and zero1 reduce in buckets");
