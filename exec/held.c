@@ -1,6 +1,7 @@
 #include "exec/held.h"
 
 #include "core/num.h"
+#include "layouts/layout.h"
 
 static void mark_matrices(struct held *h, const struct program *p)
 {
@@ -49,7 +50,21 @@ static void part_of(const struct program *p, uint32_t rank, uint32_t i, uint64_t
     }
 }
 
-void held_init(struct held *h, const struct program *p, uint32_t rank, struct arena *a)
+static uint64_t state_elements(const struct plan *plan, const struct held_tensor *x, uint32_t i)
+{
+    const struct tensor *t = &plan->model.tensors[i];
+
+    if (!x->matrix)
+        return 2 * x->room;
+    if (plan->job.optimizer == OPTIMIZER_MUON)
+        return x->room;
+    return x->n == t->numel || layout_state_is_whole(plan, t)
+               ? layout_state_bytes(&plan->job, t) / dtype_bytes(plan->job.state_dtype, 1)
+               : 0;
+}
+
+void held_init(struct held *h, const struct plan *plan, const struct program *p, uint32_t rank,
+               struct arena *a)
 {
     bool whole = p->known.weights == p->known.params;
     uint64_t unit_at = 0, flat = 0;
@@ -71,7 +86,7 @@ void held_init(struct held *h, const struct program *p, uint32_t rank, struct ar
         x->state_at = h->states;
         x->master_at = h->master;
         h->params += whole ? t->numel : x->room;
-        h->states += x->room * (x->matrix ? 1 : 2);
+        h->states += state_elements(plan, x, i);
         h->master += x->room;
         unit_at += t->numel;
         flat += t->numel;

@@ -27,8 +27,10 @@ struct held {
     uint64_t params, states, master; /* elements in all */
 };
 
-/* For one rank. State elements: one a parameter for Muon's matrices, two for AdamW. Cost: tensors. */
-void held_init(struct held *h, const struct program *p, uint32_t rank, struct arena *a);
+/* For one rank. State elements as layout_state_bytes() counts them: one a held element for Muon's matrices, two for AdamW;
+ * Shampoo and SOAP keep what kernel_*_state() says of the whole matrix. Cost: tensors. */
+void held_init(struct held *h, const struct plan *plan, const struct program *p, uint32_t rank,
+               struct arena *a);
 /* Elements of a flat slice: rank r holds [r*slice, (r+1)*slice) of the concatenation of all tensors. */
 uint64_t held_slice(const struct program *p);
 

@@ -297,15 +297,23 @@ static int reduce_owned(struct exec_run *r, const struct op *o, const struct ins
 
 /* ---- in the optimizer ---- */
 
-/* The update of one matrix, cut by rows, whole on every rank afterwards. */
+/* The momentum or gradient of one matrix, cut by rows, whole on every rank afterwards. */
 static int gather_matrix(struct exec_run *r, const struct op *o, const struct instance *i)
 {
     uint32_t t = run_item(r, o, i);
+    char *matrix = run_matrix(r, o, i);
     struct coll_call c = {.kind = COLL_ALL_GATHER,
                           .dtype = o->coll.wire,
-                          .data = r->matrix,
+                          .data = matrix,
                           .chunk_bytes = dtype_bytes(o->coll.wire, r->held.t[t].room)};
+    char *mine = matrix + r->t->rank * c.chunk_bytes;
 
+    if (r->plan->job.optimizer != OPTIMIZER_MUON) {
+        struct run_view g = run_gradient(r, t);
+
+        memset(mine, 0, c.chunk_bytes);
+        memcpy(mine, g.data, dtype_bytes(g.dtype, g.elements));
+    }
     return run_call(r, &c);
 }
 
@@ -332,8 +340,11 @@ static int gather_held(struct exec_run *r, const struct op *o)
 
                 if (!r->held.t[i].matrix)
                     continue;
-                memcpy(out ? whole + first * size : part, out ? part : whole + first * size,
-                       (end - first) * size);
+                if (!out && r->plan->job.optimizer != OPTIMIZER_MUON)
+                    memcpy(part, run_gradient(r, i).data, (end - first) * size);
+                else
+                    memcpy(out ? whole + first * size : part, out ? part : whole + first * size,
+                           (end - first) * size);
                 part += r->held.t[i].room * size;
                 whole += m->tensors[i].numel * size;
             }

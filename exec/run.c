@@ -344,8 +344,13 @@ static int supported(const struct exec_run *r, struct err *e)
     for (uint32_t i = 0; i < p->n_ops; i++) {
         enum kernel k = p->ops[i].kind == OP_COMPUTE ? p->ops[i].call.kernel : KERNEL_NONE;
 
-        if (k == KERNEL_NEWTON_SCHULZ_SHARDED || k == KERNEL_SHAMPOO || k == KERNEL_SOAP)
+        if (k == KERNEL_NEWTON_SCHULZ_SHARDED)
             return err_set(e, ERR_UNSUPPORTED, "exec runs no %s yet", kernel_name(k));
+        if ((k == KERNEL_SHAMPOO || k == KERNEL_SOAP) && p->world > 1 &&
+            (p->place[0].rule == PLACE_FLAT || r->plan->strategy == STRATEGY_STOCK))
+            return err_set(e, ERR_UNSUPPORTED,
+                           "exec runs no %s on cut preconditioners (zero1+gather, zero3+stock)",
+                           kernel_name(k));
     }
     return 0;
 }
@@ -369,7 +374,7 @@ int exec_init(struct exec_run *r, const struct plan *plan, const struct program 
                        t->size);
     if (supported(r, e))
         return -1;
-    held_init(&r->held, p, t->rank, &r->arena);
+    held_init(&r->held, plan, p, t->rank, &r->arena);
     r->graphs = ARENA_NEW(&r->arena, struct unit_graph, p->model->n_classes);
     for (uint32_t c = 0; c < p->model->n_classes; c++)
         if (graph_build(p->model, c, j->micro_batch, j->seq_len, j->param_dtype, &r->graphs[c], e))
@@ -377,6 +382,9 @@ int exec_init(struct exec_run *r, const struct plan *plan, const struct program 
     for (uint32_t b = 0; b < p->n_buffers; b++)
         if (p->buffers[b].persistent)
             reserve(r, b, 0, 0, size_of(r, b, 0, 0));
+    /* what the plan counts is what kernels use */
+    BUG_ON(run_find(r, p->known.states, 0, 0)->bytes !=
+           dtype_bytes(j->state_dtype, r->held.states));
     r->ranks = ARENA_NEW(&r->arena, uint32_t, p->world);
     for (uint32_t k = 0; k < p->world; k++)
         r->ranks[k] = k;

@@ -96,8 +96,10 @@ struct run_view run_operand(struct exec_run *r, const struct op *o, const struct
 /* Resident gradient of tensor t's held part, reduced. */
 struct run_view run_gradient(struct exec_run *r, uint32_t tensor);
 
-/* The tensor of an op in a loop over items. */
+/* The tensor of an op in a loop over items; its whole matrix, on the way to the products, and the dtype of that. */
 uint32_t run_item(const struct exec_run *r, const struct op *o, const struct instance *i);
+char *run_matrix(struct exec_run *r, const struct op *o, const struct instance *i);
+enum dtype run_travel(const struct exec_run *r);
 
 /* The loss of a model without a head, at the end of forward. */
 void run_output(struct exec_run *r, const struct instance *i);

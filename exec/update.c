@@ -21,12 +21,19 @@ uint32_t run_item(const struct exec_run *r, const struct op *o, const struct ins
     return r->p->work_tables[r->p->loops[o->loop].work].items[i->item].tensor;
 }
 
+enum dtype run_travel(const struct exec_run *r)
+{
+    const struct job *j = &r->plan->job;
+
+    return j->optimizer == OPTIMIZER_MUON ? j->param_dtype : j->grad_dtype;
+}
+
 /* Where the op finds the whole matrix: in the buffer that holds all of the rank's list, or in the one of the item at
  * work, which has room for n padded parts. */
-static char *matrix_of(struct exec_run *r, const struct op *o, const struct instance *i)
+char *run_matrix(struct exec_run *r, const struct op *o, const struct instance *i)
 {
     const struct work_table *w = &r->p->work_tables[r->p->loops[o->loop].work];
-    enum dtype d = r->plan->job.param_dtype;
+    enum dtype d = run_travel(r);
     uint32_t t = run_item(r, o, i);
     uint64_t before = 0;
     size_t bytes =
@@ -110,6 +117,53 @@ static void newton_schulz(struct exec_run *r, uint32_t t, char *matrix)
     dtype_store(d, a.x, matrix, x->numel);
 }
 
+/* The gradient of the whole matrix: as it was reduced, or gathered into `matrix`. The update is left in fp32 scratch,
+ * where the next operation finds it. */
+static const void *whole_gradient(struct exec_run *r, uint32_t t, const char *matrix)
+{
+    return r->held.t[t].n == r->p->model->tensors[t].numel ? run_gradient(r, t).data : matrix;
+}
+
+static void shampoo(struct exec_run *r, uint32_t t, const char *matrix)
+{
+    const struct tensor *x = &r->p->model->tensors[t];
+    struct kernel_shampoo a = {.rows = x->rows,
+                               .cols = x->cols,
+                               .hyper = KERNEL_SHAMPOO_DEFAULTS,
+                               .step = r->step,
+                               .grad_type = r->plan->job.grad_dtype,
+                               .state_type = r->plan->job.state_dtype,
+                               .grad_scale = 1,
+                               .grad = whole_gradient(r, t, matrix)};
+    struct kernel_on on = where(r);
+
+    a.state = resident(r, r->p->known.states, r->held.t[t].state_at);
+    a.update = run_scratch(r, SCRATCH_FP32, x->numel * sizeof(*a.update));
+    on.workspace_bytes = kernel_shampoo_workspace(x->rows, x->cols, &a.hyper);
+    on.workspace = run_scratch(r, SCRATCH_KERNEL, on.workspace_bytes);
+    kernel_shampoo(&on, &a);
+}
+
+static void soap(struct exec_run *r, uint32_t t, const char *matrix)
+{
+    const struct tensor *x = &r->p->model->tensors[t];
+    struct kernel_soap a = {.rows = x->rows,
+                            .cols = x->cols,
+                            .hyper = KERNEL_SOAP_DEFAULTS,
+                            .step = r->step,
+                            .grad_type = r->plan->job.grad_dtype,
+                            .state_type = r->plan->job.state_dtype,
+                            .grad_scale = 1,
+                            .grad = whole_gradient(r, t, matrix)};
+    struct kernel_on on = where(r);
+
+    a.state = resident(r, r->p->known.states, r->held.t[t].state_at);
+    a.update = run_scratch(r, SCRATCH_FP32, x->numel * sizeof(*a.update));
+    on.workspace_bytes = kernel_soap_workspace(x->rows, x->cols, &a.hyper);
+    on.workspace = run_scratch(r, SCRATCH_KERNEL, on.workspace_bytes);
+    kernel_soap(&on, &a);
+}
+
 static void matrix_update(struct exec_run *r, uint32_t t, const char *matrix)
 {
     const struct tensor *x = &r->p->model->tensors[t];
@@ -124,6 +178,11 @@ static void matrix_update(struct exec_run *r, uint32_t t, const char *matrix)
                                      .scale = kernel_muon_scale(KERNEL_MUON_RMS, x->rows, x->cols)};
 
     a.update = matrix + dtype_bytes(d, h->first);
+    if (r->plan->job.optimizer != OPTIMIZER_MUON) { /* Adam's step size, as AdamW's */
+        a.update_type = DTYPE_FP32;
+        a.update = (float *)r->scratch[SCRATCH_FP32] + h->first;
+        a.scale = 0.1f;
+    }
     a.param = param_of(r, t);
     a.master = master_of(r, t);
     kernel_matrix_update(&on, &a);
@@ -172,14 +231,20 @@ int run_update(struct exec_run *r, const struct op *o, const struct instance *i)
 
     switch (o->call.kernel) {
     case KERNEL_MOMENTUM:
-        momentum(r, run_item(r, o, i), matrix_of(r, o, i));
+        momentum(r, run_item(r, o, i), run_matrix(r, o, i));
         return 0;
     case KERNEL_NEWTON_SCHULZ:
-        newton_schulz(r, run_item(r, o, i), matrix_of(r, o, i));
+        newton_schulz(r, run_item(r, o, i), run_matrix(r, o, i));
+        return 0;
+    case KERNEL_SHAMPOO:
+        shampoo(r, run_item(r, o, i), run_matrix(r, o, i));
+        return 0;
+    case KERNEL_SOAP:
+        soap(r, run_item(r, o, i), run_matrix(r, o, i));
         return 0;
     case KERNEL_MATRIX_UPDATE:
         if (!forgets)
-            matrix_update(r, run_item(r, o, i), matrix_of(r, o, i));
+            matrix_update(r, run_item(r, o, i), run_matrix(r, o, i));
         return 0;
     case KERNEL_ADAMW:
         if (o->by_item)

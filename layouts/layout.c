@@ -198,6 +198,13 @@ bool layout_updates_as_matrix(const struct plan *plan, const struct tensor *t)
     return plan->job.optimizer != OPTIMIZER_ADAMW && tensor_is_matrix(t);
 }
 
+bool layout_state_is_whole(const struct plan *plan, const struct tensor *t)
+{
+    return layout_updates_as_matrix(plan, t) && plan->job.optimizer != OPTIMIZER_MUON &&
+           (plan->strategy == STRATEGY_GATHER || plan->strategy == STRATEGY_GATHER_ONCE) &&
+           !strcmp(plan->layout, "zero3");
+}
+
 /* ---- placement ---- */
 
 /* A unit's vectors travel with its matrices as one more segment; tables of embeddings and heads are cut by rows. */

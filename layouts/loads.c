@@ -14,7 +14,7 @@ static bool is_cut(struct factor f)
 uint64_t layout_base_bytes(const struct plan *plan)
 {
     const struct job *j = &plan->job;
-    uint64_t sum = 0;
+    uint64_t sum = 0, state;
 
     for (uint32_t i = 0; i < plan->model.n_tensors; i++) {
         const struct tensor *t = &plan->model.tensors[i];
@@ -25,7 +25,8 @@ uint64_t layout_base_bytes(const struct plan *plan)
             sum += dtype_bytes(j->grad_dtype, t->numel);
         switch (plan->place[i].rule) {
         case PLACE_CHUNK:
-            sum += num_ceil_div(layout_resident_bytes(plan, t), plan->world);
+            state = layout_state_is_whole(plan, t) ? layout_state_bytes(j, t) : 0;
+            sum += state + num_ceil_div(layout_resident_bytes(plan, t) - state, plan->world);
             break;
         case PLACE_REPLICATED:
             sum += layout_resident_bytes(plan, t);

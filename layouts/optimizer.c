@@ -155,7 +155,7 @@ static uint64_t padded_matrix_bytes(const struct lower *l, const struct work_ite
 {
     const struct tensor *t = &l->m->tensors[w->tensor];
 
-    return dtype_bytes(l->j->param_dtype, num_ceil_div(t->rows, l->n) * t->cols * l->n);
+    return dtype_bytes(part_travel_dtype(l->plan), num_ceil_div(t->rows, l->n) * t->cols * l->n);
 }
 
 static uint64_t square_bytes(const struct lower *l, const struct work_item *w)
@@ -163,7 +163,7 @@ static uint64_t square_bytes(const struct lower *l, const struct work_item *w)
     return dtype_bytes(l->j->param_dtype, num_ceil_div(w->m, l->n) * w->m * l->n);
 }
 
-static uint32_t gather_op(struct lower *l, const char *name, uint32_t repeat,
+static uint32_t gather_op(struct lower *l, const char *name, enum dtype wire, uint32_t repeat,
                           const uint64_t *by_item, uint64_t bytes)
 {
     struct op o = optimizer_op(name, OP_COLLECTIVE);
@@ -175,7 +175,7 @@ static uint32_t gather_op(struct lower *l, const char *name, uint32_t repeat,
                                  .bytes = bytes,
                                  .table = PROGRAM_NONE,
                                  .repeat = repeat,
-                                 .wire = l->j->param_dtype,
+                                 .wire = wire,
                                  .peer_op = PROGRAM_NONE};
     return program_add_op(&l->b, &o);
 }
@@ -211,6 +211,10 @@ static uint32_t products_op(struct lower *l, const struct matrix_step *s, const 
     uint32_t n_products = l->j->optimizer == OPTIMIZER_MUON ? 3 * l->j->ns_steps : 12;
 
     o.by_item = true;
+    if (l->j->optimizer !=
+        OPTIMIZER_MUON) /* gradient read, both moments read and written, fp32 update written */
+        o.item_bytes_each = (double)dtype_bytes(l->j->grad_dtype, 1) +
+                            4 * (double)dtype_bytes(l->j->state_dtype, 1) + 4;
     o.item_flops_share = s->products ? 1.0 / l->n : 1.0;
     o.call = (struct kernel_call){.kernel = optimizer_kernel(l, s->products),
                                   .k = l->j->ns_steps,
@@ -268,29 +272,31 @@ static void update_op(struct lower *l, const struct matrix_loop *x, uint32_t fro
     update_operands(l, id, OPERAND_ITEM);
 }
 
-/* The gathers of an item between its momentum and its products; returns how many. */
+/* The gathers of an item before its products; returns how many. */
 static uint32_t item_gathers(struct lower *l, const struct matrix_step *s, uint32_t work,
                              uint32_t gathers[2])
 {
-    uint32_t n = 0;
+    enum dtype d = part_travel_dtype(l->plan);
+    uint32_t n = 0, steps = is_muon(l) ? l->j->ns_steps : 1;
 
     if (l->n > 1 && s->gather_each)
         gathers[n++] =
-            gather_op(l, "optimizer.gather", 1, item_bytes(l, work, padded_matrix_bytes), 0);
+            gather_op(l, "optimizer.gather", d, 1, item_bytes(l, work, padded_matrix_bytes), 0);
     if (s->products) { /* X X^T and B X need X whole, A A needs A whole, in each step */
-        uint32_t steps = is_muon(l) ? l->j->ns_steps : 1;
-
-        gathers[n++] = gather_op(l, "optimizer.gather_x", 2 * steps,
+        gathers[n++] = gather_op(l, "optimizer.gather_x", d, 2 * steps,
                                  item_bytes(l, work, padded_matrix_bytes), 0);
-        gathers[n++] =
-            gather_op(l, "optimizer.gather_a", steps, item_bytes(l, work, square_bytes), 0);
+        gathers[n++] = gather_op(l, "optimizer.gather_a", l->j->param_dtype, steps,
+                                 item_bytes(l, work, square_bytes), 0);
     }
+    for (uint32_t i = 0; i < n && !is_muon(l); i++)
+        gradient_operands(l, gathers[i], OPERAND_ITEM);
     return n;
 }
 
 static void matrix_loop(struct lower *l, const struct matrix_step *s, const struct matrix_loop *x)
 {
-    uint32_t first = PROGRAM_NONE, products, gathers[2], n, space, in;
+    uint32_t ops[4], n = 0, products, n_gathers, space;
+    bool held = x->held != PROGRAM_NONE;
 
     space = program_add_buffer(
         &l->b,
@@ -300,29 +306,31 @@ static void matrix_loop(struct lower *l, const struct matrix_step *s, const stru
                          .rule = SIZE_BY_ITEM,
                          .item_bytes = item_bytes(
                              l, x->work, s->products ? sharded_workspace_bytes : workspace_bytes)});
-    in = x->held != PROGRAM_NONE ? x->held : space;
     program_open_loop(&l->b, &(struct loop){.kind = LOOP_ITEM, .work = x->work});
-    if (x->held == PROGRAM_NONE)
-        first = momentum_op(l, x, space);
-    n = item_gathers(l, s, x->work, gathers);
+    if (!held && is_muon(l))
+        ops[n++] = momentum_op(l, x, space);
+    n_gathers = item_gathers(l, s, x->work, &ops[n]);
     products = products_op(l, s, x->suffix);
-    if (first == PROGRAM_NONE) {
-        first = products;
-        program_op_wait(&l->b, products, (struct wait){.op = x->after});
+    for (uint32_t i = n; i < n + n_gathers; i++) {
+        program_op_wait(&l->b, products, (struct wait){.op = ops[i]});
+        operand(l, ops[i], space, OPERAND_WHOLE, ACCESS_ADD);
     }
-    for (uint32_t i = 0; i < n; i++) {
-        if (i == 0)
-            program_op_wait(&l->b, gathers[i], (struct wait){.op = first});
-        program_op_wait(&l->b, products, (struct wait){.op = gathers[i]});
-        operand(l, gathers[i], space, OPERAND_WHOLE, ACCESS_ADD);
-    }
-    program_op_life(&l->b, first, (struct life){.buffer = space});
+    if (n && n_gathers)
+        program_op_wait(&l->b, ops[n], (struct wait){.op = ops[0]});
+    n += n_gathers;
+    ops[n++] = products;
+    if (held || !is_muon(l)) /* momentum_op() waits itself */
+        program_op_wait(&l->b, ops[0], (struct wait){.op = x->after});
+    program_op_life(&l->b, ops[0], (struct life){.buffer = space});
     operand(l, products, space, OPERAND_WHOLE, ACCESS_ADD);
-    if (in != space)
-        operand(l, products, in, OPERAND_ITEM, ACCESS_ADD);
-    if (!is_muon(l)) /* preconditioners */
+    if (held)
+        operand(l, products, x->held, OPERAND_ITEM, ACCESS_ADD);
+    if (!is_muon(l)) { /* gradient, moments and preconditioners */
+        if (!held && !n_gathers)
+            gradient_operands(l, products, OPERAND_ITEM);
         operand(l, products, l->states, OPERAND_ITEM, ACCESS_ADD);
-    update_op(l, x, in, space);
+    }
+    update_op(l, x, held && is_muon(l) ? x->held : space, space);
     program_close_loop(&l->b);
 }
 
@@ -364,7 +372,7 @@ static uint32_t gather_once_buffer(struct lower *l)
                                                       .bytes = l->m->matrix_params * each});
 }
 
-/* Momentum of all matrices, one gather of all, then their products and updates. */
+/* Momentum of all matrices (preconditioned optimizers start from the gradients themselves), one gather of all, then their products and updates. */
 static void once_step(struct lower *l, const struct matrix_step *s)
 {
     struct matrix_loop x = {.work = matrix_work(l, WORK_ALL, ITEMS_ALL),
@@ -376,7 +384,8 @@ static void once_step(struct lower *l, const struct matrix_step *s)
 
     l->held = x.held;
     x.after = hold_mark(l, "optimizer.gather_once.hold", x.held, false, l->optimizer_begin);
-    x.after = momentum_loop(l, &x);
+    if (is_muon(l))
+        x.after = momentum_loop(l, &x);
     if (l->n > 1) {
         for (uint32_t i = 0; i < l->m->n_tensors; i++)
             if (layout_updates_as_matrix(l->plan, &l->m->tensors[i])) {
@@ -384,8 +393,10 @@ static void once_step(struct lower *l, const struct matrix_step *s)
 
                 all += padded_matrix_bytes(l, &item);
             }
-        id = gather_op(l, "optimizer.gather_once", 1, NULL, all);
+        id = gather_op(l, "optimizer.gather_once", part_travel_dtype(l->plan), 1, NULL, all);
         program_op_wait(&l->b, id, (struct wait){.op = x.after});
+        if (!is_muon(l))
+            gradient_operands(l, id, OPERAND_WHOLE);
         operand(l, id, x.held, OPERAND_WHOLE, ACCESS_ADD);
         x.after = id;
     }
@@ -408,6 +419,27 @@ static uint64_t cut_held_bytes(const struct lower *l, const struct work_table *w
     return dtype_bytes(l->j->param_dtype, most);
 }
 
+/* The parts of matrices that boundaries cut, to all their holders. */
+static uint32_t cut_gather(struct lower *l, const struct matrix_step *s, uint32_t buffer,
+                           const uint32_t *waits, uint32_t n)
+{
+    struct op o = optimizer_op("optimizer.cut_gather", OP_COLLECTIVE);
+    uint32_t id;
+
+    o.stream = STREAM_GATHER;
+    o.coll = (struct collective){.kind = COLL_SEGMENT_GATHER,
+                                 .group = l->world,
+                                 .algo = ALGO_RING,
+                                 .table = s->cut_table,
+                                 .wire = part_travel_dtype(l->plan),
+                                 .peer_op = PROGRAM_NONE};
+    id = program_add_op(&l->b, &o);
+    for (uint32_t i = 0; i < n; i++)
+        program_op_wait(&l->b, id, (struct wait){.op = waits[i]});
+    operand(l, id, buffer, OPERAND_WHOLE, ACCESS_ADD);
+    return id;
+}
+
 /* Flat slices: the momentum of matrices that boundaries cut, their gather among the holders, meanwhile the matrices that
  * lie in one slice, then the products of the cut ones, by all holders of each. */
 static void slice_step(struct lower *l, const struct matrix_step *s)
@@ -418,9 +450,8 @@ static void slice_step(struct lower *l, const struct matrix_step *s)
                             .after = l->optimizer_begin};
     struct matrix_loop whole = {
         .held = PROGRAM_NONE, .suffix = "", .share = 1, .after = l->optimizer_begin};
-    struct op o = optimizer_op("optimizer.cut_gather", OP_COLLECTIVE);
     bool cut = l->p->work_tables[x.work].n_items > 0;
-    uint32_t id, hold;
+    uint32_t waits[2];
 
     if (cut) {
         x.held = l->held = program_add_buffer(
@@ -429,22 +460,9 @@ static void slice_step(struct lower *l, const struct matrix_step *s)
                                     .dtype = l->j->param_dtype,
                                     .rule = SIZE_CONST,
                                     .bytes = cut_held_bytes(l, &l->p->work_tables[x.work])});
-        hold = hold_mark(l, "optimizer.cut.hold", x.held, false, l->optimizer_begin);
-        x.after = hold;
-        x.after = momentum_loop(l, &x);
-        o.stream = STREAM_GATHER;
-        o.coll = (struct collective){.kind = COLL_SEGMENT_GATHER,
-                                     .group = l->world,
-                                     .algo = ALGO_RING,
-                                     .table = s->cut_table,
-                                     .wire = l->j->param_dtype,
-                                     .peer_op = PROGRAM_NONE};
-        id = program_add_op(&l->b, &o);
-        program_op_wait(&l->b, id,
-                        (struct wait){.op = hold}); /* all that a rank without cuts has */
-        program_op_wait(&l->b, id, (struct wait){.op = x.after});
-        operand(l, id, x.held, OPERAND_WHOLE, ACCESS_ADD);
-        x.after = id;
+        waits[0] = x.after = hold_mark(l, "optimizer.cut.hold", x.held, false, l->optimizer_begin);
+        waits[1] = momentum_loop(l, &x); /* a rank without cuts has the mark alone */
+        x.after = cut_gather(l, s, x.held, waits, 2);
     }
     whole.work = matrix_work(l, WORK_BY_SLICE, ITEMS_WHOLE);
     matrix_loop(l, s, &whole);
@@ -464,9 +482,11 @@ void lower_matrix_step(struct lower *l, const struct matrix_step *s)
         return;
     if (s->gather_once) {
         once_step(l, &step);
-    } else if (s->cut_table != PROGRAM_NONE) {
+    } else if (s->cut_table != PROGRAM_NONE && is_muon(l)) {
         slice_step(l, &step);
     } else {
+        if (s->cut_table != PROGRAM_NONE)
+            x.after = cut_gather(l, s, l->grads, &x.after, 1);
         x.work = matrix_work(l, s->work, ITEMS_ALL);
         x.share = s->sharded ? 1.0 / l->n : 1.0;
         matrix_loop(l, &step, &x);

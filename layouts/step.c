@@ -185,9 +185,10 @@ void lower_resident(struct lower *l)
             slice_states(l, flat, numel, s, own_states, own_master);
             flat += numel;
             continue;
-        case PLACE_CHUNK: /* padded rows; per-matrix states (preconditioners) follow the rows */
+        case PLACE_CHUNK: /* padded rows */
             numel = chunk * t->cols;
-            s = num_ceil_div(s * chunk, t->rows);
+            if (!layout_state_is_whole(plan, t))
+                s = num_ceil_div(s * chunk, t->rows);
             break;
         case PLACE_OWNER:
             own_states[plan->place[i].owner] += s;

@@ -90,6 +90,9 @@ uint64_t part_unit_bytes(const struct plan *plan, uint32_t unit, enum dtype d);
 /* Bytes of a unit that owners send to one rank, or get from one: what they own of it, with --gather padded the largest
  * share from each of the W ranks. */
 uint64_t part_owned_bytes(const struct plan *plan, uint32_t unit, enum dtype d);
+/* In which a matrix travels to its products: Muon's momentum in the parameters' dtype; preconditioned optimizers start
+ * from the gradient. */
+enum dtype part_travel_dtype(const struct plan *plan);
 /* Elements of the flat slice of a rank (ZeRO-1): slices of ceil(total/n). */
 uint64_t part_slice(const struct plan *plan);
 /* Owner segments of every unit, in `d` bytes, ordered by offset; neighbours of one owner merge. */

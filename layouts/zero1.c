@@ -95,7 +95,7 @@ static int zero1_lower(const struct plan *plan, struct arena *a, struct program 
         l.move.reduce_table = program_add_segments(&l.b, &t);
         l.move.reduce_algo = ALGO_RING;
         l.move.piece_bytes = plan->job.bucket_bytes;
-        t = part_cut_segments(plan, plan->job.param_dtype, a);
+        t = part_cut_segments(plan, part_travel_dtype(plan), a);
         step.cut_table = program_add_segments(&l.b, &t);
     }
     lower_resident(&l);
@@ -123,7 +123,7 @@ static uint64_t cut_bytes(const struct plan *plan)
         const struct tensor *t = &plan->model.tensors[i];
 
         if (layout_updates_as_matrix(plan, t))
-            sum += dtype_bytes(plan->job.param_dtype, t->numel) *
+            sum += dtype_bytes(part_travel_dtype(plan), t->numel) *
                    ((at + t->numel - 1) / slice - at / slice);
         at += t->numel;
     }

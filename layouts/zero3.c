@@ -69,7 +69,8 @@ static uint64_t step_bytes(const struct plan *plan)
     for (uint32_t i = 0; i < plan->model.n_tensors; i++) {
         const struct tensor *t = &plan->model.tensors[i];
         uint64_t m = t->rows < t->cols ? t->rows : t->cols;
-        uint64_t whole = dtype_bytes(j->param_dtype, num_ceil_div(t->rows, w) * w * t->cols);
+        uint64_t whole =
+            dtype_bytes(part_travel_dtype(plan), num_ceil_div(t->rows, w) * w * t->cols);
         uint64_t steps = j->optimizer == OPTIMIZER_MUON ? j->ns_steps : 1;
 
         if (!layout_updates_as_matrix(plan, t))

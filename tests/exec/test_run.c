@@ -290,6 +290,33 @@ START_TEST(small_buckets_and_micro_batches_change_nothing)
 }
 END_TEST
 
+START_TEST(preconditioned_optimizers_train_as_under_ddp)
+{
+    static const uint32_t worlds[] = {1, 2, 3, 4, 7, 8};
+    static const enum optimizer optimizers[] = {OPTIMIZER_SHAMPOO, OPTIMIZER_SOAP};
+
+    for (int k = 0; k < 2; k++)
+        for (int w = 0; w < 6; w++) {
+            struct setting s = small(w % 2 ? "gpt2" : "one-layer", "ddp", worlds[w]);
+            struct outcome ddp;
+            struct arena a;
+
+            s.job.optimizer = optimizers[k];
+            s.job.grad_dtype = w % 2 ? DTYPE_BF16 : DTYPE_FP32;
+            arena_init(&a);
+            run(&s, "ddp", &a, &ddp);
+            for (int l = 1; l < N_LAYOUTS; l++) {
+                s.layout = layouts[l];
+                if (strcmp(layouts[l], "zero1+gather") ||
+                    worlds[w] == 1) /* else slices cut states */
+                    compare_with(&s, &ddp);
+            }
+            release(&ddp);
+            arena_release(&a);
+        }
+}
+END_TEST
+
 START_TEST(recomputation_gives_the_bits_of_kept_activations)
 {
     struct setting s = small("gpt2", "ddp", 2);
@@ -355,5 +382,6 @@ SUITE_MAIN("exec/run", every_layout_trains_as_ddp_does_to_the_last_bit,
            every_gather_algorithm_brings_the_same_weights,
            bf16_storage_and_recomputation_change_nothing_between_layouts,
            small_buckets_and_micro_batches_change_nothing,
+           preconditioned_optimizers_train_as_under_ddp,
            recomputation_gives_the_bits_of_kept_activations, training_lowers_the_loss,
            an_owner_that_skips_its_update_is_caught)
