@@ -29,6 +29,15 @@ static const struct command commands[] = {
 };
 enum { N_COMMANDS = sizeof(commands) / sizeof(commands[0]) };
 
+/* Of another program: it has the libraries that this one does not. */
+static const struct {
+    const char *name, *help;
+} elsewhere[] = {
+    {"exec", "runs a plan on this machine and compares it with its prediction"},
+    {"calibrate", "measures this machine; writes a cluster file"},
+};
+enum { N_ELSEWHERE = sizeof(elsewhere) / sizeof(elsewhere[0]) };
+
 static const struct command *find(const char *name)
 {
     for (size_t i = 0; i < N_COMMANDS; i++)
@@ -44,6 +53,8 @@ static int help(struct err *e)
            ballast_version);
     for (size_t i = 0; i < N_COMMANDS; i++)
         printf("  %-11s %s\n", commands[i].name, commands[i].help);
+    for (size_t i = 0; i < N_ELSEWHERE; i++)
+        printf("  %-11s %s\n", elsewhere[i].name, elsewhere[i].help);
     printf(
         "\n'ballast COMMAND --help' shows a command's options, 'ballast --version' the version.\n"
         "'ballast NAME' starts a program ballast-NAME when NAME is no command.\n");
@@ -101,26 +112,31 @@ static char *find_program(struct arena *a, const char *argv0, const char *name)
 /* Returns only on failure. */
 static int start_program(int argc, char **argv, struct err *e)
 {
-    const char *names[N_COMMANDS], *name = argv[1];
+    const char *names[N_COMMANDS + N_ELSEWHERE], *name = argv[1];
+    /* the second thing that ballast-exec can do is a word of its own there */
+    bool calibrate = !strcmp(name, "calibrate");
     struct arena a;
     char *path = NULL, **args;
+    int n = 0;
 
     arena_init(&a);
     if (*name && !strchr(name, '/') && strlen(name) < 200)
-        path = find_program(&a, argv[0], name);
+        path = find_program(&a, argv[0], calibrate ? "exec" : name);
     if (path) {
-        args = ARENA_NEW(&a, char *, argc);
-        args[0] = path;
-        for (int i = 2; i < argc; i++)
-            args[i - 1] = argv[i];
+        args = ARENA_NEW(&a, char *, argc + 1);
+        args[n++] = path;
+        for (int i = calibrate ? 1 : 2; i < argc; i++)
+            args[n++] = argv[i];
         signal(SIGPIPE, SIG_DFL);
         execv(path, args);
         err_set(e, ERR_EXTERNAL, "cannot start '%.300s': %s", path, strerror(errno));
     } else {
         for (size_t i = 0; i < N_COMMANDS; i++)
             names[i] = commands[i].name;
+        for (size_t i = 0; i < N_ELSEWHERE; i++)
+            names[N_COMMANDS + i] = elsewhere[i].name;
         err_set(e, ERR_USAGE, "there is no command '%.60s'%s; 'ballast --help' lists them", name,
-                suggest(name, names, N_COMMANDS).s);
+                suggest(name, names, N_COMMANDS + N_ELSEWHERE).s);
     }
     arena_release(&a);
     return -1;

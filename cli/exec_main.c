@@ -1,41 +1,21 @@
 /* ballast-exec PLAN: replays a plan's step program on this machine. A program of its own, without GLPK: it lowers the
  * plan, predicts it, runs it on every rank (started by mpirun or srun when there are several), and puts both side by side.
  * `ballast exec` starts it. */
-#include "core/opts.h"
+#include "cli/backend.h"
+#include "cli/commands.h"
+#include "cli/output.h"
 #include "core/table.h"
 #include "core/version.h"
-#include "cli/output.h"
 #include "exec/check.h"
 #include "exec/plant.h"
 #include "exec/run.h"
 #include "layouts/layout.h"
 #include "sim/sim.h"
 
-#include <dlfcn.h>
 #include <signal.h>
 #include <string.h>
-#include <unistd.h>
-
-static const char *const backends[] = {"cpu", NULL};
-static const char *const transports[] = {"auto", "self", "mpi", NULL};
-static const char *const gemms[] = {"auto", "blas", "reference", NULL};
 
 static const struct opt rows[] = {
-    {.name = "backend",
-     .type = OPT_CHOICE,
-     .choices = backends,
-     .dflt = "cpu",
-     .help = "what computes"},
-    {.name = "transport",
-     .type = OPT_CHOICE,
-     .choices = transports,
-     .dflt = "auto",
-     .help = "between ranks; auto: mpi when a launcher started several"},
-    {.name = "gemm",
-     .type = OPT_CHOICE,
-     .choices = gemms,
-     .dflt = "auto",
-     .help = "products; auto: BLAS when it can be loaded, else our reference"},
     {.name = "steps",
      .type = OPT_COUNT,
      .meta = "N",
@@ -66,10 +46,6 @@ static const struct opt rows[] = {
      .dflt = "0.02",
      .hi = 100,
      .help = "learning rate of matrices"},
-    {.name = "watchdog",
-     .type = OPT_TIME,
-     .dflt = "60s",
-     .help = "give up when nothing moves for so long"},
     {.name = "plant",
      .type = OPT_STRING,
      .meta = "FAULT",
@@ -93,112 +69,20 @@ struct session {
     struct arena arena;
     struct plan plan;
     struct program program;
-    struct transport t;
-    const struct kernel_gemm *gemm;
-    const char *gemm_name;
-    void *gemm_handle;
+    struct backend on;
     struct run_options o;
     struct plant plant;
-    char doing[TRANSPORT_NOTE]; /* the operation at work */
     struct strbuf out;
 };
-
-/* The job's end from inside an allocation, which knows no session. */
-static struct session *running;
-
-/* The first one to know says it, in one line, and nobody waits for the others. */
-static void end_job(struct session *s, const struct err *e)
-{
-    if (transport_claim(&s->t))
-        fprintf(stderr, "error: %s [ERR_%s]\n", e->msg, err_name(e->code));
-    fflush(stderr);
-    s->t.lib->abort(&s->t, err_exit_status(e->code));
-}
-
-static void no_memory(size_t n, size_t size)
-{
-    struct err e;
-
-    if (!running || running->t.size < 2)
-        return;
-    err_set(&e, ERR_EXTERNAL, "rank %u: %s: out of memory: %zu x %zu bytes", running->t.rank,
-            running->doing, n, size);
-    end_job(running, &e);
-}
 
 static int on_op(void *ctx, const struct exec_run *r, const struct instance *i, struct err *e)
 {
     struct session *s = ctx;
     const struct op *o = &r->p->ops[i->op];
 
-    snprintf(s->doing, sizeof(s->doing), "%s: %s of unit %s", phase_name(o->phase), o->name,
-             r->p->model->units[i->unit].name);
-    transport_note(r->t, "%s", s->doing);
+    backend_doing(&s->on, "%s: %s of unit %s", phase_name(o->phase), o->name,
+                  r->p->model->units[i->unit].name);
     return plant_happen(&s->plant, r, o->phase, e);
-}
-
-/* ---- libraries beside this program ---- */
-
-static char *beside(struct arena *a, const char *file)
-{
-    char path[4096], *slash;
-    ssize_t n = readlink("/proc/self/exe", path, sizeof(path) - 1);
-
-    if (n < 0)
-        return arena_strdup(a, file);
-    path[n] = 0;
-    slash = strrchr(path, '/');
-    return arena_printf(a, "%.*s/%s", (int)(slash ? slash - path : 0), path, file);
-}
-
-static bool launched(void)
-{
-    static const char *const sizes[] = {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_NTASKS"};
-
-    for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
-        const char *v = getenv(sizes[i]);
-
-        if (v && atoi(v) > 1)
-            return true;
-    }
-    return false;
-}
-
-/* 0 for a program of its own. */
-static long launched_rank(void)
-{
-    static const char *const ranks[] = {"OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID"};
-
-    for (size_t i = 0; i < sizeof(ranks) / sizeof(ranks[0]); i++)
-        if (getenv(ranks[i]))
-            return atol(getenv(ranks[i]));
-    return 0;
-}
-
-static int open_transport(struct session *s, struct err *e)
-{
-    uint64_t kind = opts_get(&s->opts, "transport")->u64;
-    bool mpi = kind == 2 || (kind == 0 && launched());
-
-    s->t.watchdog_s = opts_get(&s->opts, "watchdog")->d;
-    return transport_open(&s->t, mpi ? beside(&s->arena, "ballast-mpi.so") : NULL, e);
-}
-
-static int open_gemm(struct session *s, struct err *e)
-{
-    uint64_t kind = opts_get(&s->opts, "gemm")->u64;
-
-    s->gemm = &kernel_gemm_reference;
-    s->gemm_name = "reference";
-    if (kind == 2)
-        return 0;
-    s->gemm_handle = dlopen(beside(&s->arena, "ballast-blas.so"), RTLD_NOW);
-    if (s->gemm_handle && dlsym(s->gemm_handle, "blas_library")) {
-        s->gemm = dlsym(s->gemm_handle, "blas_library");
-        s->gemm_name = "BLAS";
-        return 0;
-    }
-    return kind == 1 ? err_set(e, ERR_EXTERNAL, "cannot load BLAS: %s", dlerror()) : 0;
 }
 
 /* ---- the proof ---- */
@@ -212,7 +96,7 @@ static void check_text(struct session *s, const struct check_result *c)
                   "%s under %s and under ddp: %u ranks, %u steps, seed %llu, %s products, ordered "
                   "reductions\n\n",
                   s->plan.model.name, s->plan.layout_full, s->plan.world, c->steps,
-                  (unsigned long long)s->o.seed, s->gemm_name);
+                  (unsigned long long)s->o.seed, s->on.gemm_name);
     strbuf_printf(b, "step  %-24s  %-24s\n", s->plan.layout_full, "ddp");
     for (uint32_t i = 0; i < c->steps; i++)
         strbuf_printf(b, "%4u  %-24.17g  %-24.17g\n", i + 1, c->loss[i], c->loss_ddp[i]);
@@ -239,7 +123,7 @@ static void check_json(struct session *s, const struct check_result *c, int argc
 
     json_add_str(doc, "layout", s->plan.layout_full);
     json_add_u64(doc, "ranks", s->plan.world);
-    json_add_str(doc, "gemm", s->gemm_name);
+    json_add_str(doc, "gemm", s->on.gemm_name);
     x = json_add_array(doc, "loss");
     for (uint32_t i = 0; i < c->steps; i++)
         json_add_double(x, NULL, c->loss[i]);
@@ -262,7 +146,7 @@ static int prove(struct session *s, int argc, char **argv, struct err *e)
     struct check_result c;
     bool good;
 
-    if (check_run(&s->plan, &s->t, s->gemm, &s->o, (uint32_t)opts_get(&s->opts, "steps")->u64,
+    if (check_run(&s->plan, &s->on.t, s->on.gemm, &s->o, (uint32_t)opts_get(&s->opts, "steps")->u64,
                   &s->arena, &c, e))
         return -1;
     good = !c.n_differ && c.bytes_equal;
@@ -310,7 +194,7 @@ static enum time_category category_of(const struct op *o)
 /* One step's seconds by category, the largest over ranks each, and the step itself. */
 static int measure(struct session *s, struct exec_run *r, double *row, struct err *e)
 {
-    double mine[N_ROWS] = {0}, *all = MEM_NEW(double, (size_t)N_ROWS * s->t.size);
+    double mine[N_ROWS] = {0}, *all = MEM_NEW(double, (size_t)N_ROWS * s->on.t.size);
     int status;
 
     for (size_t i = 0; i < r->n_times; i++) {
@@ -319,10 +203,10 @@ static int measure(struct session *s, struct exec_run *r, double *row, struct er
         mine[category_of(&s->program.ops[x->id.op])] += x->end_s - x->start_s;
     }
     mine[TIME_N] = r->n_times ? r->times[r->n_times - 1].end_s - r->times[0].start_s : 0;
-    status = transport_all_gather_control(&s->t, mine, sizeof(mine), all, e);
+    status = transport_all_gather_control(&s->on.t, mine, sizeof(mine), all, e);
     for (int k = 0; k < N_ROWS; k++) {
         row[k] = 0;
-        for (uint32_t i = 0; i < s->t.size; i++)
+        for (uint32_t i = 0; i < s->on.t.size; i++)
             row[k] = all[i * N_ROWS + k] > row[k] ? all[i * N_ROWS + k] : row[k];
     }
     mem_free(all);
@@ -371,15 +255,15 @@ static void report(struct session *s, const struct prediction *p, double (*steps
             strbuf_printf(&s->out,
                           "%s under %s: %u ranks on this machine (cpu, %s products), %llu steps; "
                           "predicted for %s\n\n",
-                          s->plan.model.name, s->plan.layout_full, s->plan.world, s->gemm_name,
+                          s->plan.model.name, s->plan.layout_full, s->plan.world, s->on.gemm_name,
                           (unsigned long long)n, s->plan.cluster.name);
         table_print(&t, f, &s->out);
         if (f != TABLE_AS_CSV)
             strbuf_printf(&s->out,
                           "\nloss %.6f; rank 0 held %.2f MiB at most, predicted %.2f MiB for the "
                           "fullest rank\n"
-                          "Operations run one after the other here; a category's prediction is its "
-                          "busy time.\n",
+                          "Operations run one after the other, here and in the prediction; a "
+                          "category is its busy time.\n",
                           loss, (double)r->peak / 0x1p20, (double)p->memory.peak_bytes / 0x1p20);
     }
     table_release(&t);
@@ -390,11 +274,16 @@ static int replay(struct session *s, int argc, char **argv, struct err *e)
 {
     uint64_t n = opts_get(&s->opts, "steps")->u64, warm = opts_get(&s->opts, "warmup")->u64;
     double(*steps)[N_ROWS] = mem_alloc(n, sizeof(*steps)), loss = 0;
-    struct sim_options so = {0};
+    struct sim_options so = {.serial = true};
     struct prediction p;
     struct exec_run r;
-    int status = exec_init(&r, &s->plan, &s->program, &s->t, s->gemm, &s->o, e);
+    int status;
 
+    /* what exec makes of auto, so that the prediction is of what runs */
+    for (uint32_t i = 0; i < s->program.n_ops; i++)
+        if (s->program.ops[i].kind == OP_COLLECTIVE && s->program.ops[i].coll.algo == ALGO_AUTO)
+            s->program.ops[i].coll.algo = ALGO_RING;
+    status = exec_init(&r, &s->plan, &s->program, &s->on.t, s->on.gemm, &s->o, e);
     if (!status)
         status = sim_predict(&s->program, &s->plan.cluster, &so, &s->arena, &p, e);
     for (uint64_t i = 0; i < warm + n && !status; i++) {
@@ -421,12 +310,12 @@ static int session_run(struct session *s, int argc, char **argv, struct err *e)
         return -1;
     if (opts_positionals(&s->opts, 1, 1, "PLAN", e) ||
         plan_load(s->opts.pos[0], &s->arena, &s->plan, e) || layout_check(&s->plan, e) ||
-        layout_lower(&s->plan, &s->arena, &s->program, e) || open_gemm(s, e))
+        layout_lower(&s->plan, &s->arena, &s->program, e))
         return -1;
-    if (s->t.size != s->plan.world)
+    if (s->on.t.size != s->plan.world)
         return err_set(e, ERR_INVALID, "'%s' is for %u ranks, this job has %u%s", s->opts.pos[0],
-                       s->plan.world, s->t.size,
-                       s->t.size == 1 ? "; start it with mpirun -np" : "");
+                       s->plan.world, s->on.t.size,
+                       s->on.t.size == 1 ? "; start it with mpirun -np" : "");
     s->o = (struct run_options){.seed = opts_get(&s->opts, "seed")->u64,
                                 .ordered = opts_get(&s->opts, "deterministic")->set,
                                 .lr = opts_get(&s->opts, "lr")->d,
@@ -457,34 +346,26 @@ int main(int argc, char **argv)
     int status = -1;
 
     signal(SIGPIPE, SIG_IGN);
+    if (argc > 1 && !strcmp(argv[1], "calibrate"))
+        return calibrate_main(argc - 1, argv + 1);
     memset(&s, 0, sizeof(s));
-    snprintf(s.doing, sizeof(s.doing), "start");
-    running = &s;
-    mem_on_failure(no_memory);
+    backend_init(&s.on);
     arena_init(&s.arena);
     strbuf_init(&s.out);
     opts_init(&s.opts);
     opts_add(&s.opts, "Options", rows, sizeof(rows) / sizeof(rows[0]));
+    opts_add(&s.opts, "Where", backend_rows, backend_n_rows);
     if (opts_wants_help(argc - 1, argv + 1))
         return help(&s);
-    if (!opts_parse(&s.opts, argc - 1, argv + 1, &e) && !open_transport(&s, &e)) {
+    if (!opts_parse(&s.opts, argc - 1, argv + 1, &e) && !backend_open(&s.on, &s.opts, &e))
         status = session_run(&s, argc, argv, &e);
-        if (status >= 0 && s.t.rank == 0 &&
-            output_write(opts_get(&s.opts, "output")->text, &s.out, &e))
-            status = -1;
-        if (status < 0)
-            end_job(&s, &e);
-        transport_close(&s.t);
-    }
-    if (status < 0) {
-        /* Before the ranks know of each other every one of them fails alike: the first one speaks, the others leave it
-         * the time before the launcher ends all. */
-        if (launched_rank() == 0)
-            fprintf(stderr, "error: %s [ERR_%s]\n", e.msg, err_name(e.code));
-        else
-            sleep(1);
-        status = err_exit_status(e.code);
-    }
+    if (status >= 0 && s.on.t.rank == 0 &&
+        output_write(opts_get(&s.opts, "output")->text, &s.out, &e))
+        status = -1;
+    if (status < 0)
+        status = backend_fail(&s.on, &e);
+    else
+        backend_close(&s.on);
     strbuf_release(&s.out);
     opts_release(&s.opts);
     arena_release(&s.arena);

@@ -12,5 +12,16 @@ static void gemm(void *ctx, bool ta, bool tb, size_t m, size_t n, size_t k, floa
                 (int)m, (int)n, (int)k, alpha, a, (int)lda, b, (int)ldb, beta, c, (int)ldc);
 }
 
+/* The kernels that the library chose for this processor. */
+const char *blas_core(void);
+const char *blas_core(void)
+{
+#ifdef OPENBLAS_VERSION
+    return openblas_get_corename();
+#else
+    return "";
+#endif
+}
+
 extern const struct kernel_gemm blas_library;
 const struct kernel_gemm blas_library = {.fn = gemm};

@@ -267,7 +267,7 @@ int sim_predict(const struct program *p, const struct cluster *c, const struct s
     int status = -1;
 
     memset(out, 0, sizeof(*out));
-    if (run_program(&r, p, c, o->unfold, e))
+    if (run_program(&r, p, c, o, e))
         goto out;
     out->step_ps = fluid_makespan_ps(r.f);
     out->n_classes = r.n_classes;

@@ -25,12 +25,12 @@ struct run {
     uint32_t n_classes;
     uint32_t *class_of; /* owned [world] */
     uint32_t *rep;      /* owned [n_classes] */
-    bool unfold;
+    bool unfold, serial;
     struct arena arena;
 };
 
-int run_program(struct run *r, const struct program *p, const struct cluster *c, bool unfold,
-                struct err *e);
+int run_program(struct run *r, const struct program *p, const struct cluster *c,
+                const struct sim_options *o, struct err *e);
 void run_release(struct run *r);
 
 /* memory.c: walk the reserves and releases of a finished run. */

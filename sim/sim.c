@@ -111,7 +111,7 @@ struct where {
 struct build {
     struct run *r;
     struct where *where;        /* [n_ops] */
-    struct spot tail[STREAM_N]; /* last of each stream */
+    struct spot tail[STREAM_N]; /* last of each stream; serial: all of the first */
     uint32_t split_since;       /* first task of the split stretch; PROGRAM_NONE: not split */
     uint32_t class_id;          /* the class that walks an item loop */
 };
@@ -126,6 +126,12 @@ static uint32_t new_task(struct build *b, const struct instance *i, uint32_t cla
     r->tasks[id] = (struct task){.id = *i, .class_id = class_id, .coll = NULL};
     r->n_tasks = id + 1;
     return id;
+}
+
+/* The queue that an operation stands in. */
+static enum stream lane(const struct build *b, const struct op *o)
+{
+    return b->r->serial ? STREAM_COMPUTE : o->stream;
 }
 
 static void after_spot(struct build *b, uint32_t task, struct spot s, uint32_t class_id)
@@ -184,7 +190,7 @@ static void place(struct build *b, const struct instance *i, struct spot s)
     at->last = s;
     if (at->at)
         at->at[(uint64_t)i->micro * at->n_units + i->unit] = s;
-    b->tail[b->r->p->ops[i->op].stream] = s;
+    b->tail[lane(b, &b->r->p->ops[i->op])] = s;
 }
 
 /* A kernel uses SMs at full rate and HBM by its traffic, on every rank or on a class's representative. */
@@ -249,7 +255,7 @@ static uint32_t add_one(struct build *b, const struct instance *i, uint32_t clas
     }
     id = new_task(b, i, class_id, &a);
     b->r->tasks[id].coll = coll;
-    after_spot(b, id, b->tail[o->stream], class_id);
+    after_spot(b, id, b->tail[lane(b, o)], class_id);
     for (uint32_t k = 0; k < o->n_waits; k++)
         after_spot(b, id, resolve(b, o, i, &o->waits[k]), class_id);
     return id;
@@ -305,10 +311,10 @@ static int own_instance(void *ctx, const struct instance *i)
     call = op_call(p, o, i->item);
     a = kernel_activity(b, &call, b->r->rep[b->class_id]);
     id = new_task(b, i, b->class_id, &a);
-    if (w->prev[o->stream] != PROGRAM_NONE)
-        fluid_after(b->r->f, id, w->prev[o->stream]);
+    if (w->prev[lane(b, o)] != PROGRAM_NONE)
+        fluid_after(b->r->f, id, w->prev[lane(b, o)]);
     else
-        after_spot(b, id, b->tail[o->stream], b->class_id);
+        after_spot(b, id, b->tail[lane(b, o)], b->class_id);
     for (uint32_t k = 0; k < o->n_waits; k++) {
         uint32_t on = o->waits[k].op;
 
@@ -319,7 +325,7 @@ static int own_instance(void *ctx, const struct instance *i)
             after_spot(b, id, b->where[on].last, b->class_id);
         }
     }
-    w->prev[o->stream] = id;
+    w->prev[lane(b, o)] = id;
     w->made[i->op - l->first_op] = id;
     return 0;
 }
@@ -443,8 +449,8 @@ static int check_size(const struct program *p, struct err *e)
     return 0;
 }
 
-int run_program(struct run *r, const struct program *p, const struct cluster *c, bool unfold,
-                struct err *e)
+int run_program(struct run *r, const struct program *p, const struct cluster *c,
+                const struct sim_options *o, struct err *e)
 {
     struct build b = {.r = r, .split_since = PROGRAM_NONE};
     int status;
@@ -454,7 +460,8 @@ int run_program(struct run *r, const struct program *p, const struct cluster *c,
         return -1;
     r->p = p;
     r->c = c;
-    r->unfold = unfold;
+    r->unfold = o->unfold;
+    r->serial = o->serial;
     arena_init(&r->arena);
     coll_cache_init(&r->cache, p, c);
     r->f = fluid_new();
@@ -462,7 +469,7 @@ int run_program(struct run *r, const struct program *p, const struct cluster *c,
     make_classes(r);
     for (int s = 0; s < STREAM_N; s++)
         b.tail[s] = (struct spot){PROGRAM_NONE, false};
-    if (unfold)
+    if (o->unfold)
         b.split_since = 0;
     awaited(&b);
     BUG_ON(p->n_roles != 1); /* pipeline stages: build each role, then match sends and receives */

@@ -15,6 +15,8 @@
 struct sim_options {
     bool unfold;
     bool keep_trace; /* fill prediction.instances */
+    bool
+        serial; /* one stream: operations one after the other in walking order, as exec runs them */
 };
 
 /* Where the time of the critical path went. */

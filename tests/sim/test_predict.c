@@ -800,9 +800,42 @@ START_TEST(context_and_fragmentation_come_on_top)
 }
 END_TEST
 
-SUITE_MAIN("sim/predict", folded_equals_unfolded, folded_equals_unfolded_with_buckets_and_experts,
-           phases_and_paths_sum_to_the_step, a_step_lasts_at_least_what_its_busiest_parts_need,
-           bytes_are_those_of_the_program, no_input_is_ignored, relabelled_ranks_change_nothing,
+/* What exec does: one operation after the other. Without streams nothing overlaps, so that the step is the sum of its
+ * operations, no shorter than the step with streams; ranks by themselves see the same. */
+START_TEST(a_serial_step_is_the_sum_of_its_operations)
+{
+    static const char *const layouts[] = {"ddp", "zero1-owner", "zero3+gather", "owner"};
+
+    for (size_t l = 0; l < sizeof(layouts) / sizeof(layouts[0]); l++) {
+        struct sim_options o = {.serial = true, .keep_trace = true};
+        struct job j = plans_job();
+        int64_t streams_ps, serial_ps, sum = 0;
+
+        make("llama", layouts[l], &j, 8, 8);
+        real_cluster(&plan.cluster);
+        predict(false);
+        streams_ps = pr.step_ps;
+        MUST(sim_predict(&prog, &plan.cluster, &o, &a, &pr, &e) == 0, "%s", e.msg);
+        serial_ps = pr.step_ps;
+        for (size_t i = 0; i < pr.n_instances; i++)
+            sum += pr.instances[i].shared ? pr.instances[i].end_ps - pr.instances[i].start_ps : 0;
+        ck_assert_msg(serial_ps >= streams_ps, "%s", layouts[l]);
+        if (pr.n_classes == 1)
+            ck_assert_msg(sum == serial_ps, "%s: %lld of %lld", layouts[l], (long long)sum,
+                          (long long)serial_ps);
+        o.unfold = true;
+        MUST(sim_predict(&prog, &plan.cluster, &o, &a, &pr, &e) == 0, "%s", e.msg);
+        ck_assert_msg(pr.step_ps == serial_ps, "%s: unfolded %lld, folded %lld", layouts[l],
+                      (long long)pr.step_ps, (long long)serial_ps);
+        arena_release(&a);
+    }
+}
+END_TEST
+
+SUITE_MAIN("sim/predict", a_serial_step_is_the_sum_of_its_operations, folded_equals_unfolded,
+           folded_equals_unfolded_with_buckets_and_experts, phases_and_paths_sum_to_the_step,
+           a_step_lasts_at_least_what_its_busiest_parts_need, bytes_are_those_of_the_program,
+           no_input_is_ignored, relabelled_ranks_change_nothing,
            ring_all_gather_takes_what_its_flows_take,
            an_owner_that_sends_to_63_ranks_is_bound_by_its_port,
            a_toy_step_takes_what_a_hand_calculation_says,

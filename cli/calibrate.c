@@ -1,0 +1,694 @@
+/* ballast calibrate: measures this machine's constants and writes them as a cluster of one node, a rank a GPU.
+ *
+ * Small models are trained for a few steps under several layouts on the ranks of the job, and products, copies and
+ * collectives run alone. Every time measured is, in the simulator's model (sim/device.c, sim/collective.c; docs/MODEL.md),
+ * a sum of features with the constants as coefficients:
+ *   kernel      a tile work + a k0 tile area + kernel launches + bytes / hbm + attention FLOPs / attention
+ *   collective  base calls + step steps + bytes / rate
+ * The features come from the simulator itself on devices where one constant is 1 and the others are nothing; the
+ * coefficients, none negative, minimise the squared error over the time, so that an operation counts by how long it
+ * takes and not by how often it was seen. What the model leaves out lands in the error that is printed: caches, and that a
+ * byte of a sum costs more than a byte of a copy. */
+#include "cli/backend.h"
+#include "cli/commands.h"
+#include "cli/output.h"
+#include "core/table.h"
+#include "core/version.h"
+#include "exec/sample.h"
+#include "layouts/layout.h"
+#include "sim/sim.h"
+
+#include <math.h>
+#include <signal.h>
+#include <string.h>
+#include <unistd.h>
+
+static const char *const dtypes[] = {"fp32", "bf16", "fp16", NULL};
+static const enum dtype dtype_of[] = {DTYPE_FP32, DTYPE_BF16, DTYPE_FP16};
+static const struct opt rows[] = {
+    {.name = "dtype",
+     .type = OPT_CHOICE,
+     .choices = dtypes,
+     .dflt = "fp32",
+     .help = "of parameters and gradients of the steps that are measured"},
+    {.name = "steps",
+     .type = OPT_COUNT,
+     .meta = "N",
+     .dflt = "5",
+     .min = 1,
+     .max = 1000,
+     .help = "of each small model; times are medians"},
+    {.name = "format",
+     .type = OPT_CHOICE,
+     .choices = table_formats,
+     .dflt = "table",
+     .help = "of the table on standard output"},
+    {.name = "output",
+     .letter = 'o',
+     .type = OPT_STRING,
+     .meta = "FILE",
+     .dflt_note = "none",
+     .help = "the cluster file"},
+    OPT_HELP_ROW,
+};
+
+/* ---- least squares without negative coefficients ---- */
+
+enum { N_KERNEL = 5, N_COLL = 3, MAX_X = 5 };
+enum { X_WORK, X_AREA, X_LAUNCH, X_BYTES, X_ATTENTION };
+enum { Y_BASE, Y_STEP, Y_BYTES };
+
+struct fit {
+    int n;
+    double *rows; /* owned: [n_rows][n + 1], the last is the time */
+    size_t n_rows, cap;
+    double x[MAX_X];
+};
+
+static void fit_add(struct fit *f, const double *feature, double s)
+{
+    size_t want = (f->n_rows + 1) * (size_t)(f->n + 1);
+
+    if (s <= 0)
+        return;
+    f->rows = mem_grow(f->rows, &f->cap, want, sizeof(*f->rows));
+    memcpy(f->rows + f->n_rows * (size_t)(f->n + 1), feature, (size_t)f->n * sizeof(*feature));
+    f->rows[want - 1] = s;
+    f->n_rows++;
+}
+
+/* Coordinate descent on the normal equations; columns are scaled to one. */
+static void fit_solve(struct fit *f)
+{
+    double g[MAX_X][MAX_X] = {{0}}, b[MAX_X] = {0}, scale[MAX_X] = {0};
+    size_t w = (size_t)f->n + 1;
+
+    for (size_t r = 0; r < f->n_rows; r++)
+        for (int i = 0; i < f->n; i++)
+            scale[i] = fmax(scale[i], f->rows[r * w + (size_t)i]);
+    for (size_t r = 0; r < f->n_rows; r++) {
+        const double *row = f->rows + r * w;
+
+        for (int i = 0; i < f->n; i++) {
+            double xi = scale[i] > 0 ? row[i] / scale[i] : 0;
+
+            b[i] += xi; /* weight 1 / s times s */
+            for (int j = 0; j < f->n; j++)
+                g[i][j] += xi * (scale[j] > 0 ? row[j] / scale[j] : 0) / row[f->n];
+        }
+    }
+    for (int round = 0; round < 20000; round++)
+        for (int i = 0; i < f->n; i++) {
+            double rest = b[i];
+
+            for (int j = 0; j < f->n; j++)
+                rest -= j == i ? 0 : g[i][j] * f->x[j];
+            f->x[i] = g[i][i] > 0 && rest > 0 ? rest / g[i][i] : 0;
+        }
+    for (int i = 0; i < f->n; i++)
+        f->x[i] = scale[i] > 0 ? f->x[i] / scale[i] : 0;
+}
+
+/* Sum of absolute errors over the sum of times, and the sums themselves. */
+static double fit_error(const struct fit *f)
+{
+    size_t w = (size_t)f->n + 1;
+    double off = 0, sum = 0;
+
+    for (size_t r = 0; r < f->n_rows; r++) {
+        double p = 0;
+
+        for (int i = 0; i < f->n; i++)
+            p += f->x[i] * f->rows[r * w + (size_t)i];
+        off += fabs(p - f->rows[r * w + (size_t)f->n]);
+        sum += f->rows[r * w + (size_t)f->n];
+    }
+    return sum > 0 ? off / sum : 0;
+}
+
+/* ---- features ---- */
+
+static double seconds(const struct device *d, const struct kernel_call *k)
+{
+    return (double)sim_kernel_time(d, k).alone_ps / 1e12;
+}
+
+static bool by_products(enum kernel k)
+{
+    return k == KERNEL_GEMM || k == KERNEL_GEMM_DGRAD || k == KERNEL_GEMM_WGRAD ||
+           k == KERNEL_NEWTON_SCHULZ;
+}
+
+static void kernel_features(const struct kernel_call *k, double x[N_KERNEL])
+{
+    struct device d = {.peak_flops = 1e12,
+                       .hbm_Bps = 1e30,
+                       .n_sm = 1,
+                       .gemm_efficiency = 1,
+                       .hbm_efficiency = 1,
+                       .attention_flops = 1e30,
+                       .sustained_factor = 1};
+
+    memset(x, 0, N_KERNEL * sizeof(*x));
+    if (by_products(k->kernel)) {
+        x[X_WORK] = seconds(&d, k) * 1e12;
+        d.gemm_k0 = 1;
+        x[X_AREA] = seconds(&d, k) * 1e12 - x[X_WORK];
+    } else if (kernel_bound(k->kernel) == 'A') {
+        x[X_ATTENTION] = (double)k->flops;
+    } else {
+        x[X_BYTES] = (double)k->hbm_bytes;
+    }
+    d.peak_flops = 1e30;
+    d.gemm_k0 = 0;
+    d.kernel_s = 1;
+    x[X_LAUNCH] = seconds(&d, k);
+}
+
+static void unit_links(struct cluster *c, uint32_t ranks)
+{
+    c->gpus_per_node = ranks;
+    c->n_nodes = 1;
+    c->nvswitch = true;
+    c->nvlink_Bps = 1e30;
+    c->nvlink_efficiency = 1;
+    c->oversubscription = 1;
+    for (int i = 0; i < PROTOCOL_N; i++)
+        c->coll.rate_share[i] = 1;
+}
+
+static void coll_features(const struct program *p, const struct op *o, const struct instance *i,
+                          struct arena *a, double x[N_COLL])
+{
+    enum coll_algo algo = o->coll.algo == ALGO_AUTO ? ALGO_RING : o->coll.algo;
+    struct cluster c;
+
+    for (int k = 0; k < N_COLL; k++) {
+        memset(&c, 0, sizeof(c));
+        unit_links(&c, p->gpus_per_node);
+        for (int j = 0; j < PROTOCOL_N; j++) {
+            c.coll.base_s[j] = k == Y_BASE;
+            c.coll.step_s[j] = k == Y_STEP;
+        }
+        c.nvlink_Bps = k == Y_BYTES ? 1e9 : 1e30;
+        x[k] = (double)sim_collective_ps(p, &c, o, i, algo, a) / 1e12;
+        if (k == Y_BYTES)
+            x[k] *= 1e9;
+    }
+}
+
+/* ---- what is measured ---- */
+
+struct calibration {
+    struct opts opts;
+    struct arena arena;
+    struct backend on;
+    struct fit kernels, colls;
+    double peak_flops, copy_Bps, call_s, link_Bps;
+    uint64_t n_steps;
+    enum dtype dtype;
+    struct cluster cluster;
+    struct table table;
+    struct strbuf out;
+};
+
+static const struct table_col cols[] = {
+    {"what", "what", TABLE_TEXT, 0, TABLE_AUTO},
+    {"shape", "shape", TABLE_TEXT, 0, TABLE_AUTO},
+    {"measured", "measured", TABLE_FIXED, 3, TABLE_AUTO},
+    {"fitted", "fitted", TABLE_FIXED, 3, TABLE_AUTO},
+    {"unit", "unit", TABLE_TEXT, 0, TABLE_AUTO},
+};
+
+static void row(struct calibration *c, const char *what, const char *shape, double measured,
+                double fitted, const char *unit)
+{
+    table_row(&c->table);
+    table_set_str(&c->table, "what", what);
+    table_set_str(&c->table, "shape", shape);
+    if (measured >= 0)
+        table_set_double(&c->table, "measured", measured);
+    if (fitted >= 0)
+        table_set_double(&c->table, "fitted", fitted);
+    table_set_str(&c->table, "unit", unit);
+}
+
+static void make_job(const struct calibration *c, struct plan *p, const char *layout,
+                     enum optimizer o)
+{
+    p->job = (struct job){.nodes = 1,
+                          .gpus = c->on.t.size,
+                          .layout = layout,
+                          .optimizer = o,
+                          .ns_steps = 5,
+                          .seq_len = 256,
+                          .micro_batch = 1,
+                          .grad_accum = 1,
+                          .param_dtype = c->dtype,
+                          .grad_dtype = c->dtype,
+                          .state_dtype = DTYPE_FP32,
+                          .master_weights = c->dtype != DTYPE_FP32,
+                          .recompute = RECOMPUTE_FULL,
+                          .gather = ALGO_RING,
+                          .prefetch = 1,
+                          .bucket_bytes = 64 << 20,
+                          .planner = "round-robin",
+                          .objective = "flops,bytes",
+                          .tp = 1,
+                          .pp = 1,
+                          .ep = 1,
+                          .framework = FRAMEWORK_FSDP2};
+    unit_links(&p->cluster, c->on.t.size);
+    p->cluster.name = p->cluster.summary = p->cluster.source = p->cluster.device.name = "this";
+    p->cluster.nic_name = "";
+}
+
+/* Matrices in turn; a unit's vectors to one rank. */
+static void choose_owners(struct plan *p)
+{
+    uint32_t k = 0;
+
+    for (uint32_t i = 0; i < p->model.n_tensors; i++)
+        if (p->place[i].rule == PLACE_OWNER)
+            p->place[i].owner = layout_updates_as_matrix(p, &p->model.tensors[i])
+                                    ? k++ % p->world
+                                    : p->model.tensors[i].unit % p->world;
+}
+
+static int on_op(void *ctx, const struct exec_run *r, const struct instance *i, struct err *e)
+{
+    const struct op *o = &r->p->ops[i->op];
+
+    (void)e;
+    backend_doing(ctx, "%s of %s: %s of unit %s", phase_name(o->phase), r->plan->layout_full,
+                  o->name, r->p->model->units[i->unit].name);
+    return 0;
+}
+
+static int steps(struct calibration *c, const char *model, const char *layout, enum optimizer o,
+                 struct err *e)
+{
+    struct run_options ro = {
+        .seed = 1, .lr = 0.02, .skip_owner = PROGRAM_NONE, .on_op = on_op, .on_op_ctx = &c->on};
+    double x[MAX_X];
+    struct program p;
+    struct plan plan;
+    struct sample *s;
+    struct arena a;
+    size_t n;
+    int status = -1;
+
+    arena_init(&a);
+    memset(&plan, 0, sizeof(plan));
+    make_job(c, &plan, layout, o);
+    if (model_load(model, plan.job.seq_len, &a, &plan.model, e) || layout_place(&plan, &a, e))
+        goto out;
+    choose_owners(&plan);
+    if (layout_lower(&plan, &a, &p, e) ||
+        sample_steps(&plan, &p, &c->on.t, c->on.gemm, &ro,
+                     (uint32_t)opts_get(&c->opts, "steps")->u64, &a, &s, &n, e))
+        goto out;
+    for (size_t i = 0; i < n; i++) {
+        const struct op *op = &p.ops[s[i].id.op];
+
+        if (op->kind == OP_COMPUTE) {
+            struct kernel_call call = op_call(&p, op, s[i].id.item);
+
+            kernel_features(&call, x);
+            fit_add(&c->kernels, x, s[i].s);
+            if (by_products(call.kernel) && call.flops)
+                c->peak_flops = fmax(c->peak_flops, (double)call.flops / s[i].s);
+        } else if (c->on.t.size > 1) {
+            coll_features(&p, op, &s[i].id, &a, x);
+            fit_add(&c->colls, x, s[i].s);
+        }
+    }
+    c->n_steps += opts_get(&c->opts, "steps")->u64;
+    status = 0;
+out:
+    arena_release(&a);
+    return status;
+}
+
+static int all_steps(struct calibration *c, struct err *e)
+{
+    static const char *const models[] = {
+        "block:layers=2,hidden=256,ffn=1024,heads=4,mlp=swiglu,vocab=512",
+        "block:layers=1,hidden=512,ffn=1024,heads=8,mlp=gelu,vocab=1024",
+        "block:layers=3,hidden=128,ffn=512,heads=4,mlp=swiglu,vocab=256",
+    };
+    static const struct {
+        const char *layout;
+        enum optimizer optimizer;
+    } many[] = {{"ddp", OPTIMIZER_MUON},
+                {"zero3+gather", OPTIMIZER_MUON},
+                {"zero1+owner", OPTIMIZER_MUON},
+                {"zero3+owner", OPTIMIZER_MUON}};
+
+    for (size_t m = 0; m < sizeof(models) / sizeof(models[0]); m++)
+        for (size_t l = 0; l < (c->on.t.size > 1 ? sizeof(many) / sizeof(many[0]) : 1); l++)
+            if (steps(c, models[m], many[l].layout, many[l].optimizer, e))
+                return err_prefix(e, "%s", many[l].layout);
+    return 0;
+}
+
+static const uint64_t grid[][3] = {{256, 256, 256},   {256, 1024, 256},  {256, 256, 1024},
+                                   {512, 512, 512},   {1024, 1024, 256}, {256, 1024, 1024},
+                                   {1024, 1024, 1024}};
+enum { N_GRID = sizeof(grid) / sizeof(grid[0]) };
+
+static void alone(struct calibration *c, double s[N_GRID])
+{
+    double x[MAX_X];
+
+    backend_doing(&c->on, "products and copies alone");
+    for (int i = 0; i < N_GRID; i++) {
+        struct kernel_call k = {.kernel = KERNEL_GEMM,
+                                .m = grid[i][0],
+                                .n = grid[i][1],
+                                .k = grid[i][2],
+                                .batch = 1,
+                                .launches = 1};
+
+        s[i] = sample_gemm(c->on.gemm, k.m, k.n, k.k);
+        kernel_features(&k, x);
+        if (c->dtype == DTYPE_FP32) /* others convert around the product */
+            fit_add(&c->kernels, x, s[i]);
+        c->peak_flops = fmax(c->peak_flops, 2.0 * (double)(k.m * k.n * k.k) / s[i]);
+    }
+    c->copy_Bps = sample_copy_Bps(64 << 20);
+    c->call_s = sample_call_s();
+}
+
+static const struct {
+    enum coll_kind kind;
+    double rounds, bytes; /* times n - 1, times (n - 1) / n; point-to-point: one, all */
+} kinds[] = {{COLL_ALL_GATHER, 1, 1},
+             {COLL_REDUCE_SCATTER, 1, 1},
+             {COLL_ALL_REDUCE, 2, 2},
+             {COLL_SEND, 0, 0}};
+enum { N_KINDS = sizeof(kinds) / sizeof(kinds[0]), N_SIZES = 4 };
+
+/* Rows of collectives alone; their fitted times come later, when there are constants. */
+struct coll_row {
+    uint32_t kind, n;
+    size_t bytes;
+    double s, x[N_COLL];
+};
+
+static int collectives_alone(struct calibration *c, struct coll_row **out, size_t *n_out,
+                             struct err *e)
+{
+    size_t n = 0, cap = 0;
+
+    *out = NULL;
+    for (uint32_t r = 2; r <= c->on.t.size;
+         r = r < c->on.t.size && 2 * r > c->on.t.size ? c->on.t.size : 2 * r)
+        for (uint32_t k = 0; k < N_KINDS; k++)
+            for (uint32_t z = 0; z < N_SIZES; z++) {
+                struct coll_row x = {.kind = k, .n = r, .bytes = (size_t)4096 << 4 * z};
+
+                backend_doing(&c->on, "%s alone on %u ranks", coll_kind_name(kinds[k].kind), r);
+                if (sample_collective(&c->on.t, kinds[k].kind, r, x.bytes, &x.s, e))
+                    return -1;
+                x.x[Y_BASE] = 1;
+                x.x[Y_STEP] = kinds[k].rounds * (r - 1);
+                x.x[Y_BYTES] = kinds[k].kind == COLL_SEND
+                                   ? (double)x.bytes
+                                   : kinds[k].bytes * (double)x.bytes * (r - 1) / r;
+                fit_add(&c->colls, x.x, x.s);
+                c->link_Bps = fmax(c->link_Bps, x.x[Y_BYTES] / x.s);
+                *out = mem_grow(*out, &cap, n + 1, sizeof(**out));
+                (*out)[n++] = x;
+            }
+    *n_out = n;
+    return 0;
+}
+
+/* ---- the cluster ---- */
+
+static const char *cpu_model(struct arena *a)
+{
+    FILE *f = fopen("/proc/cpuinfo", "r");
+    const char *model = "this machine";
+    char line[8192], *v;
+
+    while (f && fgets(line, sizeof(line), f))
+        if (!strncmp(line, "model name", 10) && (v = strchr(line, ':'))) {
+            v[strcspn(v, "\n")] = 0;
+            model = arena_strdup(a, v + 1 + strspn(v + 1, " "));
+            break;
+        }
+    if (f)
+        fclose(f);
+    return model;
+}
+
+static uint64_t resident_bytes(void)
+{
+    unsigned long long pages = 0, resident = 0;
+    FILE *f = fopen("/proc/self/statm", "r");
+
+    if (f) {
+        if (fscanf(f, "%llu %llu", &pages, &resident) != 2)
+            resident = 0;
+        fclose(f);
+    }
+    return resident * (uint64_t)sysconf(_SC_PAGESIZE);
+}
+
+/* A part of a whole, in the range that a cluster file allows; the whole grows when the fit is above it. */
+static double share(double fitted, double *whole)
+{
+    if (fitted > *whole)
+        *whole = fitted;
+    return fmax(fitted / *whole, 1e-3);
+}
+
+/* What is not fixed by what a rank is: one core, nothing fragmented, no protocols. */
+static bool is_measured(const char *path)
+{
+    static const char *const fixed[] = {"device.fragmentation",    "device.sms",
+                                        "device.sustained_factor", "node.gpus",
+                                        "node.nvlink.kind",        "collectives.rate_share",
+                                        "collectives.ramp",        "collectives.ramp_at"};
+
+    for (size_t i = 0; i < sizeof(fixed) / sizeof(fixed[0]); i++)
+        if (!strcmp(path, fixed[i]))
+            return false;
+    return true;
+}
+
+static void describe(struct calibration *c, uint64_t context)
+{
+    struct cluster *k = &c->cluster;
+    struct device *d = &k->device;
+    uint32_t ranks = c->on.t.size;
+    const char *cpu = cpu_model(&c->arena), **sources;
+    uint64_t memory = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
+
+    unit_links(k, ranks);
+    k->name = arena_printf(&c->arena, "cpu-%u", ranks);
+    k->summary = arena_printf(&c->arena, "%u ranks on %s, %s products, %s", ranks, cpu,
+                              c->on.gemm_name, dtypes[opts_get(&c->opts, "dtype")->u64]);
+    k->source = arena_printf(&c->arena, "ballast calibrate %s", ballast_version);
+    k->nic_name = "";
+    d->name = arena_printf(&c->arena, "a rank on %s", cpu);
+    d->memory_bytes = memory / ranks;
+    d->context_bytes = context;
+    d->peak_flops = c->peak_flops;
+    d->n_sm = 1;
+    d->gemm_efficiency = share(1 / fmax(c->kernels.x[X_WORK], 1e-19), &d->peak_flops);
+    d->gemm_k0 = fmin(c->kernels.x[X_AREA] / fmax(c->kernels.x[X_WORK], 1e-19), 1e6);
+    d->hbm_Bps = c->copy_Bps;
+    d->hbm_efficiency = share(1 / fmax(c->kernels.x[X_BYTES], 1e-15), &d->hbm_Bps);
+    d->attention_flops = fmin(1 / fmax(c->kernels.x[X_ATTENTION], 1e-19), d->peak_flops);
+    d->sustained_factor = 1;
+    d->launch_s = c->call_s;
+    d->kernel_s = c->kernels.x[X_LAUNCH];
+    k->nvlink_Bps = ranks > 1 ? c->link_Bps : c->copy_Bps / 2;
+    k->nvlink_efficiency =
+        ranks > 1 ? share(1 / fmax(c->colls.x[Y_BYTES], 1e-15), &k->nvlink_Bps) : 1;
+    for (int i = 0; i < PROTOCOL_N; i++) {
+        k->coll.base_s[i] = ranks > 1 ? c->colls.x[Y_BASE] : 0;
+        k->coll.step_s[i] = ranks > 1 ? c->colls.x[Y_STEP] : 0;
+    }
+    sources = ARENA_NEW(&c->arena, const char *, cluster_n_fields());
+    for (size_t i = 0; i < cluster_n_fields(); i++) {
+        struct cluster_field f;
+
+        if (!cluster_field(k, i, &c->arena, &f))
+            continue;
+        sources[i] =
+            !is_measured(f.path) ? arena_printf(&c->arena, "fixed by ballast calibrate on %s", cpu)
+            : ranks == 1 && (!strncmp(f.path, "node.nvlink", 11) || !strncmp(f.path, "coll", 4))
+                ? arena_printf(&c->arena,
+                               "not measured by ballast calibrate on one rank of %s; mpirun -np N "
+                               "measures transfers",
+                               cpu)
+                : arena_printf(&c->arena, "measured by ballast calibrate on %s", cpu);
+    }
+    k->sources = sources;
+}
+
+/* Written only when it reads back as the same. */
+static int write_cluster(struct calibration *c, struct err *e)
+{
+    const char *path = opts_get(&c->opts, "output")->text;
+    cJSON *doc = cluster_to_json(&c->cluster);
+    struct cluster again;
+    struct strbuf text;
+    int status;
+
+    strbuf_init(&text);
+    json_print(doc, true, &text);
+    strbuf_puts(&text, "\n");
+    status = cluster_from_json(text.s, text.len, path ? path : "the cluster", &c->arena, &again, e);
+    if (!status && path)
+        status = output_write(path, &text, e);
+    strbuf_release(&text);
+    json_free(doc);
+    return status;
+}
+
+/* ---- the table ---- */
+
+static void tell(struct calibration *c, const double gemm[N_GRID], const struct coll_row *r,
+                 size_t n)
+{
+    const struct device *d = &c->cluster.device;
+    const double *y = c->colls.x;
+    double x[MAX_X];
+
+    for (int i = 0; i < N_GRID; i++) {
+        struct kernel_call k = {.kernel = KERNEL_GEMM,
+                                .m = grid[i][0],
+                                .n = grid[i][1],
+                                .k = grid[i][2],
+                                .batch = 1,
+                                .launches = 1};
+        double flops = 2.0 * (double)(k.m * k.n * k.k);
+
+        kernel_features(&k, x);
+        row(c, "product",
+            arena_printf(&c->arena, "%llu x %llu x %llu", (unsigned long long)k.m,
+                         (unsigned long long)k.n, (unsigned long long)k.k),
+            flops / gemm[i] / 1e9, flops / seconds(d, &k) / 1e9, "GFLOP/s");
+    }
+    row(c, "product rate", "largest tile", c->peak_flops / 1e9,
+        d->peak_flops * d->gemm_efficiency / 1e9, "GFLOP/s");
+    row(c, "k0", "", -1, d->gemm_k0, "elements");
+    row(c, "attention", "forward and backward", -1, d->attention_flops / 1e9, "GFLOP/s");
+    row(c, "memory", "copy; elementwise kernels", c->copy_Bps / 1e9,
+        d->hbm_Bps * d->hbm_efficiency / 1e9, "GB/s");
+    row(c, "kernel", "fixed time", -1, d->kernel_s * 1e6, "us");
+    row(c, "launch", "a call", c->call_s * 1e6, d->launch_s * 1e6, "us");
+    for (size_t i = 0; i < n; i++)
+        row(c, coll_kind_name(kinds[r[i].kind].kind),
+            arena_printf(&c->arena, "%u ranks, %zu bytes", r[i].n, r[i].bytes), r[i].s * 1e6,
+            (y[Y_BASE] * r[i].x[Y_BASE] + y[Y_STEP] * r[i].x[Y_STEP] +
+             y[Y_BYTES] * r[i].x[Y_BYTES]) *
+                1e6,
+            "us");
+    if (c->on.t.size > 1) {
+        row(c, "collective", "base", -1, y[Y_BASE] * 1e6, "us");
+        row(c, "collective", "step", -1, y[Y_STEP] * 1e6, "us");
+        row(c, "between ranks", "rate", c->link_Bps / 1e9,
+            c->cluster.nvlink_Bps * c->cluster.nvlink_efficiency / 1e9, "GB/s");
+    }
+}
+
+static void report(struct calibration *c)
+{
+    enum table_format f = (enum table_format)opts_get(&c->opts, "format")->u64;
+
+    table_print(&c->table, f, &c->out);
+    if (f != TABLE_AS_TABLE && f != TABLE_AS_MD)
+        return;
+    strbuf_printf(&c->out,
+                  "\n%s: %llu steps of small models; the fit is off by %.1f %% of the time in "
+                  "kernels (%zu samples)",
+                  c->cluster.summary, (unsigned long long)c->n_steps, 100 * fit_error(&c->kernels),
+                  c->kernels.n_rows);
+    if (c->on.t.size > 1)
+        strbuf_printf(&c->out, " and %.1f %% in collectives (%zu)", 100 * fit_error(&c->colls),
+                      c->colls.n_rows);
+    strbuf_puts(&c->out, opts_get(&c->opts, "output")->set
+                             ? "\n"
+                             : "\n-o FILE writes it as a cluster, for --cluster FILE\n");
+}
+
+static int run(struct calibration *c, struct err *e)
+{
+    uint64_t context = resident_bytes();
+    struct coll_row *r = NULL;
+    double gemm[N_GRID];
+    size_t n = 0;
+    int status;
+
+    c->kernels.n = N_KERNEL;
+    c->colls.n = N_COLL;
+    c->dtype = dtype_of[opts_get(&c->opts, "dtype")->u64];
+    if (c->on.t.size > CLUSTER_MAX_GPUS_PER_NODE)
+        return err_set(e, ERR_INVALID, "%u ranks; a node has at most %d", c->on.t.size,
+                       CLUSTER_MAX_GPUS_PER_NODE);
+    alone(c, gemm);
+    status = all_steps(c, e);
+    if (!status)
+        status = collectives_alone(c, &r, &n, e);
+    if (!status && c->on.t.rank == 0) {
+        fit_solve(&c->kernels);
+        fit_solve(&c->colls);
+        describe(c, context);
+        tell(c, gemm, r, n);
+        report(c);
+        status = write_cluster(c, e);
+    }
+    mem_free(r);
+    return status;
+}
+
+static int help(const struct opts *o)
+{
+    printf("ballast-exec %s calibrate: measures this machine and writes it as a cluster\n\n"
+           "usage: [mpirun -np N] ballast-exec calibrate [-o FILE] [options]\n\n"
+           "A node of N GPUs is what N ranks of this machine are together; one rank measures no "
+           "transfers.\n\n",
+           ballast_version);
+    opts_help(stdout, o);
+    return 0;
+}
+
+int calibrate_main(int argc, char **argv)
+{
+    struct calibration c;
+    struct err e = {.code = ERR_NONE};
+    int status = -1;
+
+    memset(&c, 0, sizeof(c));
+    backend_init(&c.on);
+    arena_init(&c.arena);
+    strbuf_init(&c.out);
+    table_init(&c.table, cols, sizeof(cols) / sizeof(cols[0]));
+    opts_init(&c.opts);
+    opts_add(&c.opts, "Options", rows, sizeof(rows) / sizeof(rows[0]));
+    opts_add(&c.opts, "Where", backend_rows, backend_n_rows);
+    if (opts_wants_help(argc - 1, argv + 1))
+        return help(&c.opts);
+    if (!opts_parse(&c.opts, argc - 1, argv + 1, &e) && !opts_positionals(&c.opts, 0, 0, "", &e) &&
+        !backend_open(&c.on, &c.opts, &e))
+        status = run(&c, &e);
+    if (!status && c.on.t.rank == 0 && output_write(NULL, &c.out, &e))
+        status = -1;
+    if (status < 0)
+        status = backend_fail(&c.on, &e);
+    else
+        backend_close(&c.on);
+    mem_free(c.kernels.rows);
+    mem_free(c.colls.rows);
+    table_release(&c.table);
+    strbuf_release(&c.out);
+    opts_release(&c.opts);
+    arena_release(&c.arena);
+    return status;
+}

@@ -1,0 +1,30 @@
+/* exec/sample.h - measure what predictions are made of: kernels and collectives where a step runs them, and alone.
+ *
+ * Times are medians over repetitions. A collective counts from the last rank's arrival: the least over ranks of what each
+ * spent in it. Every rank of the transport calls the same functions in the same order. */
+#ifndef BALLAST_EXEC_SAMPLE_H
+#define BALLAST_EXEC_SAMPLE_H
+
+#include "exec/run.h"
+
+struct sample {
+    struct instance id;
+    double s;
+};
+
+/* Train `steps` steps after one that does not count; [*n] samples in arena, every operation of this rank's walk but marks. */
+int sample_steps(const struct plan *plan, const struct program *p, struct transport *t,
+                 const struct kernel_gemm *gemm, const struct run_options *o, uint32_t steps,
+                 struct arena *a, struct sample **out, size_t *n, struct err *e);
+
+/* One product alone. */
+double sample_gemm(const struct kernel_gemm *g, uint64_t m, uint64_t n, uint64_t k);
+/* Bytes a second read and written by copying `bytes` in memory. */
+double sample_copy_Bps(size_t bytes);
+/* A call through a pointer: what launching a kernel costs here. */
+double sample_call_s(void);
+/* One collective of `bytes` in all (point-to-point: COLL_SEND, from rank 0 to the group's last) among the first n ranks. */
+int sample_collective(struct transport *t, enum coll_kind kind, uint32_t n, size_t bytes, double *s,
+                      struct err *e);
+
+#endif
