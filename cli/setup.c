@@ -452,6 +452,15 @@ int setup_check_used(const struct setup *s, const char *const *layouts, size_t n
     return 0;
 }
 
+static const char *default_note(const struct layout *l, enum strategy s)
+{
+    if (l->strategy == STRATEGY_STOCK && s == STRATEGY_STOCK)
+        return " (default; muon only)";
+    if (l->strategy == STRATEGY_STOCK && s == STRATEGY_GATHER)
+        return " (default of shampoo and soap)";
+    return l->strategy == s ? " (default)" : "";
+}
+
 void setup_list_layouts(struct strbuf *out)
 {
     strbuf_printf(out, "%-20s %s\n", "layout", "what it is");
@@ -466,7 +475,7 @@ void setup_list_layouts(struct strbuf *out)
                 continue;
             snprintf(name, sizeof(name), "%s+%s", l->name, strategy_name((enum strategy)k));
             strbuf_printf(out, "  %-18s %s%s\n", name, strategy_line((enum strategy)k),
-                          l->strategy == (enum strategy)k ? " (default)" : "");
+                          default_note(l, (enum strategy)k));
         }
     }
     strbuf_printf(out, "\nshort names:");

@@ -74,6 +74,7 @@ int layout_resolve(const char *name, enum optimizer o, struct arena *a, const st
                    enum strategy *s, const char **full, struct err *e)
 {
     const char *what = name, *plus;
+    bool preconditioned = o == OPTIMIZER_SHAMPOO || o == OPTIMIZER_SOAP;
     char *base;
     int k;
 
@@ -90,6 +91,8 @@ int layout_resolve(const char *name, enum optimizer o, struct arena *a, const st
                        suggest(name, names, suggest_count(names)).s);
     }
     *s = (*l)->strategy;
+    if (preconditioned && *s == STRATEGY_STOCK)
+        *s = STRATEGY_GATHER;
     if (plus) {
         for (k = 1; k < STRATEGY_N; k++)
             if (!strcasecmp(plus + 1, strategy_names[k]))
@@ -105,6 +108,11 @@ int layout_resolve(const char *name, enum optimizer o, struct arena *a, const st
                            "layout '%s': %s does not go with +%s; `--layout list` shows "
                            "what does",
                            name, (*l)->name, plus + 1);
+        if (preconditioned && k == STRATEGY_STOCK)
+            return err_set(e, ERR_INVALID,
+                           "layout '%s': +stock cuts Newton-Schulz products, which %s does not "
+                           "have; use %s+gather or %s+owner",
+                           name, optimizer_name(o), (*l)->name, (*l)->name);
         *s = (enum strategy)k;
     }
     if (o == OPTIMIZER_ADAMW && *s != STRATEGY_OWNER)

@@ -11,7 +11,7 @@
 struct layout {
     const char *name;                             /* base name: "zero3" */
     const char *line;                             /* what it is, in a line */
-    enum strategy strategy;                       /* with a matrix optimizer and no plus sign */
+    enum strategy strategy;                       /* with muon and no plus sign */
     uint32_t allowed;                             /* bit mask of 1u << enum strategy */
     enum place_rule rule;                         /* how tensors are cut that no rank owns */
     bool shard_params, shard_grads, shard_states; /* factor = world, else 1 x 1 */
@@ -24,8 +24,8 @@ struct layout {
 /* All layouts, NULL-terminated. */
 extern const struct layout *const layouts_all[];
 
-/* What a name means: "owner", "zero3+stock", "zero1-owner", ... With AdamW there is no strategy. Errors: unknown name
- * (nearest suggested), impossible pair. `full` gets the canonical name, in arena. */
+/* What a name means: "owner", "zero3+stock", "zero1-owner", ... With AdamW there is no strategy; with Shampoo and SOAP
+ * a layout whose default is stock gathers. Errors: unknown name (nearest suggested), impossible pair. `full` gets the canonical name, in arena. */
 int layout_resolve(const char *name, enum optimizer o, struct arena *a, const struct layout **l,
                    enum strategy *s, const char **full, struct err *e);
 const struct layout *layout_find(const char *base);

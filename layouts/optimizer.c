@@ -277,7 +277,7 @@ static uint32_t item_gathers(struct lower *l, const struct matrix_step *s, uint3
                              uint32_t gathers[2])
 {
     enum dtype d = part_travel_dtype(l->plan);
-    uint32_t n = 0, steps = is_muon(l) ? l->j->ns_steps : 1;
+    uint32_t n = 0, steps = l->j->ns_steps;
 
     if (l->n > 1 && s->gather_each)
         gathers[n++] =

@@ -71,13 +71,12 @@ static uint64_t step_bytes(const struct plan *plan)
         uint64_t m = t->rows < t->cols ? t->rows : t->cols;
         uint64_t whole =
             dtype_bytes(part_travel_dtype(plan), num_ceil_div(t->rows, w) * w * t->cols);
-        uint64_t steps = j->optimizer == OPTIMIZER_MUON ? j->ns_steps : 1;
 
         if (!layout_updates_as_matrix(plan, t))
             continue;
         sum += plan->strategy == STRATEGY_STOCK
-                   ? 2 * steps * whole +
-                         steps * dtype_bytes(j->param_dtype, num_ceil_div(m, w) * w * m)
+                   ? 2 * j->ns_steps * whole +
+                         j->ns_steps * dtype_bytes(j->param_dtype, num_ceil_div(m, w) * w * m)
                    : whole;
     }
     return sum;

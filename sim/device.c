@@ -42,14 +42,15 @@ static double newton_schulz_s(const struct device *d, const struct kernel_call *
     return (double)k->k * step + once;
 }
 
-/* Preconditioned updates: products in TF32, half the bf16 rate, and fp32 traffic of a few passes. */
+/* Preconditioned updates: products in TF32, half the bf16 rate, and fp32 traffic of a few passes. `flops` is the work of
+ * this rank, whatever share of a matrix that is, and `batch` says nothing here: dividing by it would count a cut twice. */
 static double preconditioned_s(const struct device *d, const struct kernel_call *k)
 {
     double flops =
         (double)k->flops / (d->peak_flops / 2 * d->gemm_efficiency) * d->sustained_factor;
     double bytes = 4.0 * 12 * (double)k->m * (double)k->n / (d->hbm_Bps * d->hbm_efficiency);
 
-    return d->kernel_s * k->launches + flops / (double)k->batch + bytes / (double)k->batch;
+    return d->kernel_s * k->launches + flops + bytes;
 }
 
 int64_t sim_ps(double s)

@@ -135,6 +135,12 @@ static const char *const plans_layouts[] = {
     "ddp", "zero1", "zero1-owner", "zero3+stock", "zero3+gather", "zero3+gather-once", "owner"};
 static const uint32_t plans_worlds[] = {1, 2, 3, 5, 7, 8, 63, 64};
 
+/* Stock cuts Newton-Schulz products and nothing else. */
+static inline bool plans_go_together(const char *layout, enum optimizer o)
+{
+    return strcmp(layout, "zero3+stock") != 0 || o == OPTIMIZER_MUON || o == OPTIMIZER_ADAMW;
+}
+
 enum { PLANS_N_LAYOUTS = 7, PLANS_N_MODELS = 4, PLANS_N_WORLDS = 8 };
 
 #endif

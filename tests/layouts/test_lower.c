@@ -453,6 +453,8 @@ START_TEST(optimizer_flops_of_all_ranks_add_up)
         for (int o = 0; o < 3; o++) {
             uint64_t once = 0, all;
 
+            if (!plans_go_together(plans_layouts[l], optimizers[o]))
+                continue;
             j.optimizer = optimizers[o];
             lower("llama", plans_layouts[l], &j, 5);
             for (uint32_t i = 0; i < plan.model.n_tensors; i++) {
@@ -473,6 +475,27 @@ START_TEST(optimizer_flops_of_all_ranks_add_up)
                 ck_assert_uint_eq(all, 5 * once);
             arena_release(&a);
         }
+}
+END_TEST
+
+/* Stock is a way to cut Newton-Schulz. The other matrix optimizers gather by default, and a stock asked for is refused. */
+START_TEST(stock_is_muons_alone)
+{
+    static const enum optimizer optimizers[] = {OPTIMIZER_SHAMPOO, OPTIMIZER_SOAP};
+    const struct layout *l;
+    enum strategy s;
+    const char *full;
+
+    arena_init(&a);
+    for (int i = 0; i < 2; i++) {
+        ck_assert_int_eq(layout_resolve("zero3", optimizers[i], &a, &l, &s, &full, &e), 0);
+        ck_assert_str_eq(full, "zero3+gather");
+        ck_assert_int_ne(layout_resolve("zero3+stock", optimizers[i], &a, &l, &s, &full, &e), 0);
+        MUST(strstr(e.msg, "use zero3+gather or zero3+owner"), "%s", e.msg);
+    }
+    ck_assert_int_eq(layout_resolve("zero3", OPTIMIZER_MUON, &a, &l, &s, &full, &e), 0);
+    ck_assert_str_eq(full, "zero3+stock");
+    arena_release(&a);
 }
 END_TEST
 
@@ -655,7 +678,7 @@ SUITE_MAIN("layouts/lower", waits_point_backwards_and_order_every_use_of_every_b
            forward_and_backward_flops_are_those_of_the_graphs,
            full_recomputation_repeats_what_backward_reads,
            newton_schulz_runs_once_a_step_not_once_a_micro_batch,
-           optimizer_flops_of_all_ranks_add_up, newton_schulz_flops_by_hand,
+           optimizer_flops_of_all_ranks_add_up, newton_schulz_flops_by_hand, stock_is_muons_alone,
            preconditioned_optimizers_by_hand,
            elementwise_optimizer_traffic_counts_every_element_once,
            ranks_that_own_nothing_walk_empty_loops, owned_bytes_of_all_ranks_are_the_model,

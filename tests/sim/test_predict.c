@@ -787,6 +787,28 @@ START_TEST(memory_of_logits_by_hand)
 }
 END_TEST
 
+/* Its flops are the rank's own work already: a batch must not divide them again. */
+START_TEST(a_preconditioned_update_takes_its_own_flops)
+{
+    static const enum kernel kernels[] = {KERNEL_SHAMPOO, KERNEL_SOAP};
+    struct kernel_call k = {.m = 8, .n = 8, .batch = 1, .flops = 1000000000, .launches = 1};
+
+    plans_ideal_cluster(&plan.cluster, 8, 8);
+    for (int i = 0; i < 2; i++) {
+        struct kernel_time one, eight;
+
+        k.kernel = kernels[i];
+        k.batch = 1;
+        one = sim_kernel_time(&plan.cluster.device, &k);
+        k.batch = 8;
+        eight = sim_kernel_time(&plan.cluster.device, &k);
+        ck_assert_int_eq(one.alone_ps, eight.alone_ps);
+        /* 1e9 FLOPs at 5e13/s are 20 us, 48 * 64 bytes at 1e12/s 3 ns */
+        ck_assert_int_eq(one.alone_ps, 20003072);
+    }
+}
+END_TEST
+
 START_TEST(context_and_fragmentation_come_on_top)
 {
     tiny(1, "ddp", RECOMPUTE_NONE, 1);
@@ -843,4 +865,4 @@ SUITE_MAIN("sim/predict", a_serial_step_is_the_sum_of_its_operations, folded_equ
            memory_of_recomputation_by_hand, memory_of_owners_by_hand,
            memory_of_the_optimizer_by_hand, memory_of_a_padded_gather_by_hand,
            memory_of_logits_by_hand, a_range_takes_the_steps_that_it_spans,
-           context_and_fragmentation_come_on_top)
+           context_and_fragmentation_come_on_top, a_preconditioned_update_takes_its_own_flops)
