@@ -119,7 +119,7 @@ const struct opt setup_options[] = {
     {.name = "master-weights",
      .type = OPT_CHOICE,
      .choices = yes_no,
-     .dflt = "yes",
+     .dflt_note = "yes, no with fp32 parameters",
      .help = "an fp32 copy of the parameters beside the states"},
     {.name = "recompute",
      .type = OPT_CHOICE,
@@ -262,7 +262,9 @@ static int read_job(struct setup *s, struct err *e)
         .param_dtype = (enum dtype)opts_get(o, "param-dtype")->u64,
         .grad_dtype = (enum dtype)opts_get(o, "grad-dtype")->u64,
         .state_dtype = (enum dtype)opts_get(o, "state-dtype")->u64,
-        .master_weights = opts_get(o, "master-weights")->u64 == 1,
+        .master_weights = opts_get(o, "master-weights")->set
+                              ? opts_get(o, "master-weights")->u64 == 1
+                              : opts_get(o, "param-dtype")->u64 != DTYPE_FP32,
         .recompute = (enum recompute)opts_get(o, "recompute")->u64,
         .gather = (enum coll_algo)opts_get(o, "gather")->u64,
         .prefetch = (uint32_t)opts_get(o, "prefetch")->u64,
@@ -275,6 +277,9 @@ static int read_job(struct setup *s, struct err *e)
         .price_per_gpu_hour =
             opts_get(o, "price")->set ? opts_get(o, "price")->d : s->cluster.price_per_gpu_hour,
     };
+    if (j->master_weights && j->param_dtype == DTYPE_FP32)
+        return err_set(e, ERR_INVALID,
+                       "--master-weights yes: parameters are fp32 already (--param-dtype fp32)");
     if (learned_positions(&s->model) && j->seq_len > s->model.max_seq_len) {
         if (opts_get(o, "seq-len")->set)
             return err_set(e, ERR_INVALID,

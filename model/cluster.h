@@ -24,6 +24,7 @@ struct device {
     uint64_t context_bytes; /* CUDA context + libraries, outside the allocator */
     double fragmentation;   /* share of the allocator's peak lost to fragmentation, e.g. 0.03 */
     double peak_flops;      /* dense bf16 FLOP/s */
+    double tf32_share;      /* of every bf16 rate, when the operands are fp32 (TF32 tensor cores) */
     double hbm_Bps;
     uint32_t n_sm;
     double gemm_efficiency;  /* of peak, large GEMM in a short burst */

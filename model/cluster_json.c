@@ -24,7 +24,7 @@ static const char *const link_kinds[] = {"direct", "nvswitch", NULL};
 
 enum presence {
     REQUIRED,
-    OPTIONAL,   /* absent: zero */
+    OPTIONAL,   /* absent: zero, or what cluster_from_tree() puts there first */
     WITH_NICS,  /* required with node.nic, refused without */
     NIC_SPREAD, /* with node.nic only; absent: GPUs spread over the NICs in order */
 };
@@ -78,6 +78,7 @@ static const struct field fields[] = {
     {DEVICE, "context", BYTES, DEV(context_bytes), 0, 0x1p50, REQUIRED},
     {DEVICE, "fragmentation", NUMBER, DEV(fragmentation), 0, 0.9, REQUIRED},
     {DEVICE, "peak_bf16", FLOPS, DEV(peak_flops), 1e6, 1e20, REQUIRED},
+    {DEVICE, "tf32_share", NUMBER, DEV(tf32_share), 1e-3, 1, OPTIONAL},
     {DEVICE, "hbm", RATE, DEV(hbm_Bps), 1e3, 1e17, REQUIRED},
     {DEVICE, "sms", U32, DEV(n_sm), 1, 65536, REQUIRED},
     {DEVICE, "gemm_efficiency", NUMBER, DEV(gemm_efficiency), 1e-3, 1, REQUIRED},
@@ -416,6 +417,7 @@ int cluster_from_tree(const struct json_at *at, struct arena *a, struct cluster 
     c->nic_name = "";
     c->n_nodes = 1;
     c->oversubscription = 1;
+    c->device.tf32_share = 0.5;
     if (json_str(at, "format", &format, e))
         return -1;
     if (strcmp(format, FORMAT) != 0)

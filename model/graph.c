@@ -135,7 +135,8 @@ static struct kernel_call gemm_call(struct build *b, enum kernel kernel, uint64_
                                 .batch = batch,
                                 .flops = mul(b, mul3(b, 2 * m, n, k), batch),
                                 .hbm_bytes = mul(b, act_bytes(b, elements), batch),
-                                .launches = 1};
+                                .launches = 1,
+                                .fp32 = b->act == DTYPE_FP32};
 }
 
 static void gemm(struct build *b, const char *name, uint32_t in, uint32_t out,
@@ -209,6 +210,7 @@ static void attention(struct build *b, uint32_t q, uint32_t k, uint32_t v, uint3
         .batch = mul(b, b->micro, heads),
         .flops = flops,
         .launches = 1,
+        .fp32 = b->act == DTYPE_FP32,
         .hbm_bytes = add(b, act_bytes(b, add(b, mul(b, q_el, 2), mul(b, kv_el, 2))), lse)};
     /* flash backward: five products where forward has two */
     o->n_backward = 1;

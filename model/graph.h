@@ -65,6 +65,7 @@ struct kernel_call {
     uint64_t flops;
     uint64_t hbm_bytes;
     uint32_t launches;
+    bool fp32; /* GEMM and attention: operands of 4 bytes, else of 2 (bf16, fp16) */
 };
 
 enum { GRAPH_MAX_IN = 4, GRAPH_MAX_VALUES = 32, GRAPH_MAX_OPS = 32 };

@@ -1,5 +1,5 @@
 /* How long a kernel takes alone. GEMM: the tile and wave model of docs/MODEL.md, the best of four tile shapes;
- * attention at the device's measured rate; everything else by its HBM traffic; never less than its launches cost the
+ * attention at the device's measured rate; both at tf32_share of it when the operands are fp32; everything else by its HBM traffic; never less than its launches cost the
  * host. Newton-Schulz is its three products a step. */
 #include "sim/sim.h"
 
@@ -13,15 +13,16 @@ static const struct {
     double rate;
 } tiles[] = {{256, 128, 1.0}, {128, 128, 0.95}, {128, 64, 0.8}, {64, 64, 0.6}};
 
-static double gemm_s(const struct device *d, double m, double n, double k, double batch)
+static double gemm_s(const struct device *d, bool fp32, double m, double n, double k, double batch)
 {
-    double best = INFINITY, bytes = 2 * batch * (m * k + k * n + m * n), memory;
+    double rate = fp32 ? d->tf32_share : 1;
+    double best = INFINITY, bytes = (fp32 ? 4 : 2) * batch * (m * k + k * n + m * n), memory;
 
     for (size_t i = 0; i < sizeof(tiles) / sizeof(tiles[0]); i++) {
         double a = tiles[i].rows, b = tiles[i].cols;
         double waves = ceil(batch * ceil(m / a) * ceil(n / b) / d->n_sm);
         double s = waves * 2 * a * b * (k + d->gemm_k0) /
-                   (d->peak_flops / d->n_sm * d->gemm_efficiency * tiles[i].rate);
+                   (rate * d->peak_flops / d->n_sm * d->gemm_efficiency * tiles[i].rate);
 
         if (s < best)
             best = s;
@@ -34,20 +35,21 @@ static double gemm_s(const struct device *d, double m, double n, double k, doubl
 static double newton_schulz_s(const struct device *d, const struct kernel_call *k)
 {
     double m = (double)k->m, n = (double)k->n, part = ceil(m / (double)k->batch);
-    /* X is (m, n), m <= n; on shards each product has m/W of the rows */
-    double step = gemm_s(d, part, m, n, 1) + gemm_s(d, part, m, m, 1) + gemm_s(d, part, n, m, 1);
+    /* X is (m, n), m <= n; on shards each product has m/W of the rows; bf16 whatever the parameters are */
+    double step = gemm_s(d, false, part, m, n, 1) + gemm_s(d, false, part, m, m, 1) +
+                  gemm_s(d, false, part, n, m, 1);
     /* norm and cast once, scaling in the epilogues */
     double once = d->kernel_s + part * n * 6 / (d->hbm_Bps * d->hbm_efficiency);
 
     return (double)k->k * step + once;
 }
 
-/* Preconditioned updates: products in TF32, half the bf16 rate, and fp32 traffic of a few passes. `flops` is the work of
+/* Preconditioned updates: products in TF32, and fp32 traffic of a few passes. `flops` is the work of
  * this rank, whatever share of a matrix that is, and `batch` says nothing here: dividing by it would count a cut twice. */
 static double preconditioned_s(const struct device *d, const struct kernel_call *k)
 {
-    double flops =
-        (double)k->flops / (d->peak_flops / 2 * d->gemm_efficiency) * d->sustained_factor;
+    double flops = (double)k->flops / (d->peak_flops * d->tf32_share * d->gemm_efficiency) *
+                   d->sustained_factor;
     double bytes = 4.0 * 12 * (double)k->m * (double)k->n / (d->hbm_Bps * d->hbm_efficiency);
 
     return d->kernel_s * k->launches + flops + bytes;
@@ -67,13 +69,13 @@ struct kernel_time sim_kernel_time(const struct device *d, const struct kernel_c
     case KERNEL_NONE:
         break;
     case KERNEL_GEMM:
-        s = gemm_s(d, (double)k->m, (double)k->n, (double)k->k, (double)k->batch);
+        s = gemm_s(d, k->fp32, (double)k->m, (double)k->n, (double)k->k, (double)k->batch);
         break;
     case KERNEL_GEMM_DGRAD: /* (m,n) x (n,k) */
-        s = gemm_s(d, (double)k->m, (double)k->k, (double)k->n, (double)k->batch);
+        s = gemm_s(d, k->fp32, (double)k->m, (double)k->k, (double)k->n, (double)k->batch);
         break;
     case KERNEL_GEMM_WGRAD: /* (n,m) x (m,k) */
-        s = gemm_s(d, (double)k->n, (double)k->k, (double)k->m, (double)k->batch);
+        s = gemm_s(d, k->fp32, (double)k->n, (double)k->k, (double)k->m, (double)k->batch);
         break;
     case KERNEL_NEWTON_SCHULZ:
     case KERNEL_NEWTON_SCHULZ_SHARDED:
@@ -89,7 +91,7 @@ struct kernel_time sim_kernel_time(const struct device *d, const struct kernel_c
     default:
         s = d->kernel_s * k->launches + (double)k->hbm_bytes / (d->hbm_Bps * d->hbm_efficiency);
         if (kernel_bound(k->kernel) == 'A') {
-            double f = (double)k->flops / d->attention_flops;
+            double f = (double)k->flops / (d->attention_flops * (k->fp32 ? d->tf32_share : 1));
 
             s = d->kernel_s * k->launches +
                 (f > s - d->kernel_s * k->launches ? f : s - d->kernel_s * k->launches);

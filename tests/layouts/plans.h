@@ -59,6 +59,7 @@ static inline void plans_ideal_cluster(struct cluster *c, uint32_t gpus_per_node
     c->device = (struct device){.name = "ideal",
                                 .memory_bytes = UINT64_C(80) << 30,
                                 .peak_flops = 1e14,
+                                .tf32_share = 0.5,
                                 .hbm_Bps = 1e12,
                                 .n_sm = 1,
                                 .gemm_efficiency = 1,

@@ -45,6 +45,7 @@ static void same(const struct cluster *a, const struct cluster *b)
     ck_assert_str_eq(a->nic_name, b->nic_name);
     ck_assert(!memcmp(&a->coll, &b->coll, sizeof(a->coll)));
     ck_assert(a->device.memory_bytes == b->device.memory_bytes);
+    ck_assert(a->device.tf32_share == b->device.tf32_share);
     ck_assert(a->device.peak_flops == b->device.peak_flops && a->nic_Bps == b->nic_Bps);
     ck_assert(a->nvlink_Bps == b->nvlink_Bps && a->hop_s == b->hop_s);
     ck_assert(!memcmp(a->nic_of_gpu, b->nic_of_gpu, sizeof(a->nic_of_gpu)));
@@ -173,6 +174,7 @@ START_TEST(quantities_take_units_or_base_units)
     read_text(variant("", ""));
     ck_assert_uint_eq(cl.device.memory_bytes, UINT64_C(16) << 30);
     ck_assert(cl.device.attention_flops == 5e13 && cl.device.peak_flops == 1e14);
+    ck_assert(cl.device.tf32_share == 0.5); /* not given */
     ck_assert(cl.nic_Bps == 12.5e9 && cl.coll.ramp_at_s == 2e-4 && cl.hop_s == 5e-7);
     ck_assert(cl.price_per_gpu_hour == 2.5);
     round_trip();

@@ -809,6 +809,50 @@ START_TEST(a_preconditioned_update_takes_its_own_flops)
 }
 END_TEST
 
+/* TF32 has half of bf16's rate, and its elements twice the bytes: twice the time, whatever binds. fp16 is bf16. */
+START_TEST(fp32_takes_twice_the_time_of_bf16)
+{
+    static const enum kernel kernels[] = {KERNEL_GEMM, KERNEL_GEMM_DGRAD, KERNEL_GEMM_WGRAD,
+                                          KERNEL_ATTENTION};
+    struct job j = plans_job();
+    struct prediction half;
+
+    plans_ideal_cluster(&plan.cluster, 8, 8);
+    for (int i = 0; i < 4; i++) {
+        struct kernel_call k = {.kernel = kernels[i],
+                                .m = 256,
+                                .n = 128,
+                                .k = 1000000,
+                                .batch = 1,
+                                .flops = UINT64_C(65536000000),
+                                .launches = 1};
+        struct kernel_time t16 = sim_kernel_time(&plan.cluster.device, &k), t32;
+
+        k.fp32 = true;
+        t32 = sim_kernel_time(&plan.cluster.device, &k);
+        MUST(llabs(t32.alone_ps - 2 * t16.alone_ps) <= 1, "kernel %d: %lld and %lld", i,
+             (long long)t16.alone_ps, (long long)t32.alone_ps);
+    }
+    j.master_weights = false;
+    make("block", "ddp", &j, 1, 8);
+    predict(false);
+    half = pr;
+    arena_release(&a);
+    j.param_dtype = DTYPE_FP32;
+    make("block", "ddp", &j, 1, 8);
+    predict(false);
+    MUST(pr.forward_ps > 2 * half.forward_ps * 95 / 100 &&
+             pr.forward_ps < 2 * half.forward_ps * 105 / 100,
+         "forward %lld and %lld", (long long)half.forward_ps, (long long)pr.forward_ps);
+    arena_release(&a);
+    j.param_dtype = DTYPE_FP16;
+    make("block", "ddp", &j, 1, 8);
+    predict(false);
+    ck_assert_int_eq(pr.step_ps, half.step_ps);
+    arena_release(&a);
+}
+END_TEST
+
 START_TEST(context_and_fragmentation_come_on_top)
 {
     tiny(1, "ddp", RECOMPUTE_NONE, 1);
@@ -865,4 +909,5 @@ SUITE_MAIN("sim/predict", a_serial_step_is_the_sum_of_its_operations, folded_equ
            memory_of_recomputation_by_hand, memory_of_owners_by_hand,
            memory_of_the_optimizer_by_hand, memory_of_a_padded_gather_by_hand,
            memory_of_logits_by_hand, a_range_takes_the_steps_that_it_spans,
-           context_and_fragmentation_come_on_top, a_preconditioned_update_takes_its_own_flops)
+           context_and_fragmentation_come_on_top, a_preconditioned_update_takes_its_own_flops,
+           fp32_takes_twice_the_time_of_bf16)
