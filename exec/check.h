@@ -1,7 +1,9 @@
 /* exec/check.h - the proof: a plan's layout trains like plain data parallelism.
  *
  * Trains `steps` steps from one seed twice, under the plan's layout and under ddp (every rank all matrices, all-reduced
- * gradients), with reductions in the order of the ranks, and compares losses and every parameter that a rank holds. Bytes
+ * gradients), with reductions in the order of the ranks, and compares losses and every parameter that a rank holds, after
+ * every step; and what gathers bring in a step with ddp's parameters. So the tensors of the first step that differs are
+ * those where the fault is, and the verdict names them with their owners. Bytes
  * sent and received by every rank in a step, counted at the transport, must equal the program's table.
  */
 #ifndef BALLAST_EXEC_CHECK_H
@@ -12,12 +14,22 @@
 struct check_result {
     uint32_t steps;
     double *loss, *loss_ddp; /* [steps], in arena */
-    uint64_t max_ulp;        /* largest distance of a parameter, over ranks; 0: bitwise equal */
-    uint64_t n_differ;       /* parameters that differ, over ranks */
-    char first[160];         /* the first difference, or "" */
+    double allowed_loss;     /* relative; with allowed_ulp */
+    uint64_t
+        max_ulp; /* largest distance of a parameter over ranks, in the numbers of its dtype between the two; where
+                       * allowed_ulp is not 0 in units of the last place of the tensor's largest element */
+    uint64_t n_differ; /* parameters that differ, over ranks */
+    char first[160];   /* the first difference, or "" */
+    char concerned
+        [512]; /* tensors of the first step that differs, with owners and ranks that saw it, or "" */
+    uint64_t
+        allowed_ulp; /* of a layout that orders its arithmetic otherwise (zero3+stock); 0: bits have to be equal */
     uint64_t sent, received; /* of the rank that sent (received) most, in a step */
     bool bytes_equal;
 };
+
+/* Is every parameter within what is allowed, the losses with them, and every byte accounted for? */
+bool check_holds(const struct check_result *c);
 
 /* Collective: all ranks call it. The result is the same on all. */
 int check_run(const struct plan *plan, struct transport *t, const struct kernel_gemm *gemm,

@@ -5,7 +5,7 @@
 
 #include <string.h>
 
-static int run_call(struct exec_run *r, struct coll_call *c)
+int run_call(struct exec_run *r, struct coll_call *c)
 {
     const struct coll_group g = {r->ranks, r->p->world, r->t->rank, r->p->gpus_per_node};
 
@@ -80,6 +80,43 @@ static void copy_held(struct exec_run *r, const struct chunks *c, char *resident
 }
 
 /* ---- gathers of parameters ---- */
+
+/* Planted faults, so that tests see the check find them. */
+static void plant(struct exec_run *r, const struct instance *i, const struct coll_call *c)
+{
+    const struct model *m = r->p->model;
+    size_t size = dtype_bytes(c->dtype, 1), bytes = m->units[i->unit].numel * size;
+    const struct segment *s = c->segments;
+
+    if (i->unit != (m->n_units > 1))
+        return;
+    if (r->o.shift_segment == r->t->rank && c->n_segments)
+        memmove((char *)c->data + s->offset + size, (char *)c->data + s->offset, s->bytes - size);
+    if (r->o.stale_unit != r->t->rank)
+        return;
+    if (r->stale)
+        memcpy(c->data, r->stale, bytes);
+    else
+        r->stale = memcpy(mem_alloc(1, bytes), c->data, bytes);
+}
+
+void run_witness(struct exec_run *r, const struct instance *i)
+{
+    const struct exec_run *y = r->witness;
+    const struct unit *u = &r->p->model->units[i->unit];
+    const char *params, *data;
+    size_t size;
+
+    if (!y || r->p->known.weights == r->p->known.params)
+        return;
+    size = dtype_bytes(r->p->buffers[r->p->known.params].dtype, 1);
+    data = run_find(r, r->p->known.weights, i->unit, i->micro)->data;
+    params = run_find((struct exec_run *)(uintptr_t)y, y->p->known.params, 0, 0)->data;
+    for (uint32_t t = u->first; t < u->first + u->n; t++)
+        r->came_wrong[t] |=
+            memcmp(data + r->held.t[t].unit_at * size, params + r->held.t[t].flat_at * size,
+                   r->p->model->tensors[t].numel * size) != 0;
+}
 
 static int gather_even(struct exec_run *r, const struct op *o, const struct instance *i,
                        bool refresh)
@@ -168,14 +205,20 @@ static int gather_owned(struct exec_run *r, const struct op *o, const struct ins
     segments_of(r, o, i, &c);
     if (refresh) {
         c.data = params + r->held.t[u->first].flat_at * size;
-        return run_call(r, &c);
+        if (run_call(r, &c))
+            return -1;
+        plant(r, i, &c);
+        return 0;
     }
     c.data = run_find(r, r->p->known.weights, i->unit, i->micro)->data;
     for (uint32_t k = u->first; k < u->first + u->n; k++)
         if (r->p->place[k].rule == PLACE_OWNER && r->held.t[k].n)
             memcpy((char *)c.data + r->held.t[k].unit_at * size,
                    params + r->held.t[k].param_at * size, r->held.t[k].n * size);
-    return run_call(r, &c);
+    if (run_call(r, &c))
+        return -1;
+    plant(r, i, &c);
+    return 0;
 }
 
 /* ---- reductions ---- */
@@ -395,6 +438,8 @@ static int gather_any(struct exec_run *r, const struct op *o, const struct insta
 
 int run_collective(struct exec_run *r, const struct op *o, const struct instance *i)
 {
+    if (o->coll.interleaved)
+        return 0; /* sharded.c */
     switch (o->coll.kind) {
     case COLL_ALL_REDUCE:
         return reduce_bucket(r, o, i);

@@ -260,8 +260,10 @@ static int play(void *ctx, const struct instance *i)
         status = o->phase == PHASE_OPTIMIZER ? run_update(r, o, i) : run_compute(r, o, i);
     else if (o->kind == OP_COLLECTIVE)
         status = run_collective(r, o, i);
-    else if (i->op == r->last_forward)
+    else if (i->op == r->last_forward) {
         run_output(r, i);
+        run_witness(r, i);
+    }
     if (status)
         return err_prefix(r->e, "rank %u: %s of unit %s", r->t->rank, o->name,
                           r->p->model->units[i->unit].name);
@@ -344,8 +346,6 @@ static int supported(const struct exec_run *r, struct err *e)
     for (uint32_t i = 0; i < p->n_ops; i++) {
         enum kernel k = p->ops[i].kind == OP_COMPUTE ? p->ops[i].call.kernel : KERNEL_NONE;
 
-        if (k == KERNEL_NEWTON_SCHULZ_SHARDED)
-            return err_set(e, ERR_UNSUPPORTED, "exec runs no %s yet", kernel_name(k));
         if ((k == KERNEL_SHAMPOO || k == KERNEL_SOAP) && p->world > 1 &&
             (p->place[0].rule == PLACE_FLAT || r->plan->strategy == STRATEGY_STOCK))
             return err_set(e, ERR_UNSUPPORTED,
@@ -407,6 +407,7 @@ void exec_release(struct exec_run *r)
     for (int i = 0; i < 4; i++)
         mem_free(r->scratch[i]);
     mem_free(r->matrix);
+    mem_free(r->stale);
     mem_free(r->output);
     mem_free(r->output_grad);
     mem_free(r->times);

@@ -32,9 +32,11 @@ struct run_time {
 struct exec_run;
 struct run_options {
     uint64_t seed;
-    bool ordered;        /* deterministic reductions */
-    double lr;           /* of matrices; AdamW takes a tenth */
-    uint32_t skip_owner; /* plant: this rank forgets its updates; PROGRAM_NONE */
+    bool ordered; /* deterministic reductions */
+    double lr;    /* of matrices; AdamW takes a tenth */
+    /* plants, each a rank or PROGRAM_NONE: it forgets its updates; puts the first segment that it gathers of unit 1 (of the
+     * only one) an element too far; keeps from the first step on what it gathered of that unit */
+    uint32_t skip_owner, shift_segment, stale_unit;
     /* NULL, or called before every operation; -1 ends the step */
     int (*on_op)(void *ctx, const struct exec_run *r, const struct instance *i, struct err *e);
     void *on_op_ctx;
@@ -65,6 +67,11 @@ struct exec_run {
     void *output, *output_grad; /* of a model without a head; owned */
     struct run_time *times;     /* owned; of the last step */
     size_t n_times, cap_times;
+    void *stale; /* owned; the plant's */
+    /* check.c: a run whose resident parameters are what this step's gathers have to bring; or NULL. Tensors that came
+     * otherwise are marked. */
+    const struct exec_run *witness;
+    bool *came_wrong; /* borrowed, [n_tensors] */
     struct err *e;
 };
 
@@ -103,9 +110,14 @@ enum dtype run_travel(const struct exec_run *r);
 
 /* The loss of a model without a head, at the end of forward. */
 void run_output(struct exec_run *r, const struct instance *i);
+/* Marks what the unit's gathers brought wrong (move.c). */
+void run_witness(struct exec_run *r, const struct instance *i);
 int run_compute(struct exec_run *r, const struct op *o, const struct instance *i); /* compute.c */
 int run_collective(struct exec_run *r, const struct op *o, const struct instance *i); /* move.c */
-int run_update(struct exec_run *r, const struct op *o, const struct instance *i);     /* update.c */
+/* A collective of all ranks: fills in tag, order and scratch. */
+int run_call(struct exec_run *r, struct coll_call *c);
+int run_sharded(struct exec_run *r, const struct op *o, const struct instance *i); /* sharded.c */
+int run_update(struct exec_run *r, const struct op *o, const struct instance *i);  /* update.c */
 
 /* data.c: numbers that depend on nothing but their names. */
 uint64_t data_hash(uint64_t a, uint64_t b, uint64_t c, uint64_t d);

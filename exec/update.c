@@ -236,6 +236,8 @@ int run_update(struct exec_run *r, const struct op *o, const struct instance *i)
     case KERNEL_NEWTON_SCHULZ:
         newton_schulz(r, run_item(r, o, i), run_matrix(r, o, i));
         return 0;
+    case KERNEL_NEWTON_SCHULZ_SHARDED:
+        return run_sharded(r, o, i);
     case KERNEL_SHAMPOO:
         shampoo(r, run_item(r, o, i), run_matrix(r, o, i));
         return 0;

@@ -288,6 +288,8 @@ static uint32_t item_gathers(struct lower *l, const struct matrix_step *s, uint3
         gathers[n++] = gather_op(l, "optimizer.gather_a", l->j->param_dtype, steps,
                                  item_bytes(l, work, square_bytes), 0);
     }
+    for (uint32_t i = 0; i < n; i++)
+        l->p->ops[gathers[i]].coll.interleaved = s->products;
     for (uint32_t i = 0; i < n && !is_muon(l); i++)
         gradient_operands(l, gathers[i], OPERAND_ITEM);
     return n;

@@ -198,6 +198,9 @@ struct collective {
     uint32_t table;       /* segment ones: index into segment_tables; row 0 outside unit loops */
     uint64_t piece_bytes; /* bucket: cut into ceil(bytes/piece) calls; 0: one call */
     uint32_t repeat;      /* that often in a row (per-matrix gathers); 0: 1 */
+    bool
+        interleaved; /* the repeats are spread over the compute op that waits for this one, which makes a product
+                           * between them: its time stands here, exec plays them there */
     enum dtype wire;
     uint32_t peer_op; /* send/recv: the matching op; or PROGRAM_NONE */
 };

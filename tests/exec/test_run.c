@@ -98,8 +98,12 @@ static void run(const struct setting *s, const char *layout, struct arena *a, st
     x->steps = s->steps ? s->steps : STEPS;
     x->plan = plan;
     x->p = p;
-    x->o = (struct run_options){
-        .seed = 7, .ordered = true, .lr = s->lr > 0 ? s->lr : 0.02, .skip_owner = PROGRAM_NONE};
+    x->o = (struct run_options){.seed = 7,
+                                .ordered = true,
+                                .lr = s->lr > 0 ? s->lr : 0.02,
+                                .skip_owner = PROGRAM_NONE,
+                                .shift_segment = PROGRAM_NONE,
+                                .stale_unit = PROGRAM_NONE};
     if (strcmp(layout, "ddp"))
         x->o.skip_owner = s->skip_owner;
     if (threads_run(s->world, one_rank, x, &e))

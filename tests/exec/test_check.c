@@ -1,0 +1,149 @@
+/* The verdict: layouts that hold, and planted faults that it has to find and name. */
+#include "exec/check.h"
+#include "tests/exec/threads.h"
+#include "tests/layouts/plans.h"
+
+#include <pthread.h>
+
+struct trial {
+    struct plan plan;
+    struct run_options o;
+    uint32_t steps;
+    struct check_result result; /* of rank 0 */
+};
+
+static int one_rank(struct transport *t, void *ctx, struct err *e)
+{
+    struct trial *x = ctx;
+    struct check_result c;
+    struct arena a;
+    int status;
+
+    arena_init(&a);
+    status = check_run(&x->plan, t, &kernel_gemm_reference, &x->o, x->steps, &a, &c, e);
+    if (!status && t->rank == 0) {
+        x->result = c;
+        x->result.loss = x->result.loss_ddp = NULL;
+        x->result.bytes_equal = c.bytes_equal;
+        x->result.steps = 0; /* losses are gone with the arena */
+        if (!check_holds(&c))
+            x->result.bytes_equal = false;
+    }
+    arena_release(&a);
+    return status;
+}
+
+static void check(struct trial *x, struct arena *a, const char *model, const char *layout,
+                  const struct job *j, uint32_t world)
+{
+    struct err e = {0};
+
+    plans_make(&x->plan, a, model, layout, j, world, 4);
+    if (threads_run(world, one_rank, x, &e))
+        ck_abort_msg("%s %s world %u: %s", model, layout, world, e.msg);
+}
+
+static struct trial trial(void)
+{
+    return (struct trial){.o = {.seed = 7,
+                                .lr = 0.02,
+                                .skip_owner = PROGRAM_NONE,
+                                .shift_segment = PROGRAM_NONE,
+                                .stale_unit = PROGRAM_NONE},
+                          .steps = 3};
+}
+
+static struct job job(void)
+{
+    struct job j = plans_job();
+
+    j.seq_len = 16;
+    j.micro_batch = 1;
+    j.param_dtype = j.grad_dtype = DTYPE_FP32;
+    return j;
+}
+
+/* Tall (llama's gate is [104, 40]) and wide (down is [40, 104]) matrices on ranks that hold few rows, or none. Bytes as the
+ * program counts them. */
+START_TEST(stock_is_within_its_ulps_of_ddp)
+{
+    static const uint32_t worlds[] = {1, 2, 3, 4, 7, 8};
+    static const char *const models[] = {"block", "llama", "gpt2"};
+
+    for (int w = 0; w < 6; w++)
+        for (int d = 0; d < 2; d++) {
+            struct trial x = trial();
+            struct job j = job();
+            struct arena a;
+
+            arena_init(&a);
+            j.param_dtype = j.grad_dtype = d ? DTYPE_BF16 : DTYPE_FP32;
+            check(&x, &a, models[w % 3], "zero3+stock", &j, worlds[w]);
+            ck_assert_msg(x.result.bytes_equal, "world %u: %llu ulp of %llu; %s", worlds[w],
+                          (unsigned long long)x.result.max_ulp,
+                          (unsigned long long)x.result.allowed_ulp, x.result.first);
+            if (getenv("SHOW"))
+                fprintf(stderr, "world %u %d: %llu\n", worlds[w], d,
+                        (unsigned long long)x.result.max_ulp);
+            arena_release(&a);
+        }
+}
+END_TEST
+
+static void named(const char *layout, struct trial *x, const char *tensor, const char *where)
+{
+    struct job j = job();
+    struct arena a;
+
+    arena_init(&a);
+    check(x, &a, "llama", layout, &j, 3);
+    ck_assert_uint_gt(x->result.n_differ, 0);
+    ck_assert_msg(strstr(x->result.concerned, tensor) && strstr(x->result.concerned, where),
+                  "%s: '%s' has no %s, %s", layout, x->result.concerned, tensor, where);
+    arena_release(&a);
+}
+
+/* The k-th owned matrix of unit u goes to rank (5k + u) mod 3 (plans.h). */
+START_TEST(an_owner_that_forgets_its_update_is_named)
+{
+    struct trial x = trial(), y = trial();
+
+    x.o.skip_owner = y.o.skip_owner = 1;
+    named("zero3+owner", &x, "(owner 1)", "on rank 1");
+    ck_assert_ptr_null(strstr(x.result.concerned, "(owner 0)"));
+    ck_assert_ptr_null(strstr(x.result.concerned, "(owner 2)"));
+    named("zero1+owner", &y, "(owner 1)", "on rank 0 1 2");
+    ck_assert_ptr_null(strstr(y.result.concerned, "(owner 2)"));
+}
+END_TEST
+
+START_TEST(a_segment_at_a_wrong_offset_is_named)
+{
+    static const char *const layouts[] = {"zero3+owner", "zero1+owner"};
+
+    for (int l = 0; l < 2; l++) {
+        struct trial x = trial();
+
+        x.o.shift_segment = 2;
+        named(layouts[l], &x, "(owner", "on rank 2");
+        ck_assert_ptr_null(strstr(x.result.concerned, "on rank 0"));
+    }
+}
+END_TEST
+
+START_TEST(a_stale_buffer_is_named)
+{
+    static const char *const layouts[] = {"zero3+owner", "zero1+owner"};
+
+    for (int l = 0; l < 2; l++) {
+        struct trial x = trial();
+
+        x.o.stale_unit = 2;
+        named(layouts[l], &x, "(owner", "on rank 2");
+        ck_assert_ptr_nonnull(strstr(x.result.first, "step 2"));
+    }
+}
+END_TEST
+
+SUITE_MAIN("exec/check", stock_is_within_its_ulps_of_ddp, an_owner_that_forgets_its_update_is_named,
+           a_segment_at_a_wrong_offset_is_named, a_stale_buffer_is_named)
