@@ -132,12 +132,119 @@ static void linear(struct exec_run *r, const struct op *o, const struct instance
     }
 }
 
-/* ---- the others ---- */
+/* ---- mixture of experts ---- */
 
 static const struct unit_class *class_of(const struct exec_run *r, const struct instance *i)
 {
     return &r->p->model->classes[r->p->model->units[i->unit].class_id];
 }
+
+static uint64_t n_tokens(const struct exec_run *r)
+{
+    return r->plan->job.micro_batch * r->plan->job.seq_len;
+}
+
+/* The value `routes`: a choice for every token and active expert, then where the experts' rows start. */
+static struct kernel_choice *choices_of(const struct run_view *x)
+{
+    return (struct kernel_choice *)(void *)x->data;
+}
+
+static uint32_t *offsets_of(const struct exec_run *r, const struct instance *i,
+                            const struct run_view *x)
+{
+    return (uint32_t *)(void *)(choices_of(x) + n_tokens(r) * class_of(r, i)->n_active);
+}
+
+/* One product an expert, on the rows that were routed to it; the last operand that is read says how many. */
+static void experts(struct exec_run *r, const struct op *o, const struct instance *i,
+                    struct views *v)
+{
+    const uint32_t *at = offsets_of(r, i, &v->read[v->n_read - 1]);
+    uint64_t n = o->call.n, k = o->call.k;
+    const struct operand *weights = NULL;
+    size_t size = dtype_bytes(r->plan->job.param_dtype, 1);
+
+    for (uint32_t x = 0; x < o->n_operands; x++)
+        if (o->operands[x].count)
+            weights = &o->operands[x];
+    BUG_ON(!weights);
+    for (uint32_t e = 0; e < weights->count; e++) {
+        struct run_view w = run_expert(r, weights, i, e), a = v->read[0], b = v->read[1], c;
+        uint64_t m = at[e + 1] - at[e];
+
+        if (!m)
+            continue;
+        if (o->call.kernel == KERNEL_GEMM) { /* y (m,n) = x (m,k) w^T */
+            c = v->write[0];
+            a.data += at[e] * k * size;
+            c.data += at[e] * n * size;
+            product(r, false, true, m, n, k, &a, &w, &c, false);
+        } else if (o->call.kernel == KERNEL_GEMM_DGRAD) { /* dx (m,k) += dy (m,n) w */
+            c = v->add[0];
+            a.data += at[e] * n * size;
+            c.data += at[e] * k * size;
+            product(r, false, false, m, k, n, &a, &w, &c, true);
+        } else { /* dw (n,k) += dy^T x */
+            a.data += at[e] * n * size;
+            b.data += at[e] * k * size;
+            product(r, true, false, n, k, m, &a, &b, &w, true);
+        }
+    }
+}
+
+static void route(struct exec_run *r, const struct instance *i, struct views *v, bool backward)
+{
+    const struct unit_class *c = class_of(r, i);
+    struct kernel_on on = where(r, kernel_route_workspace(n_tokens(r), c->n_experts, c->n_active));
+    struct kernel_route a = {.tokens = n_tokens(r),
+                             .n_experts = c->n_experts,
+                             .n_active = c->n_active,
+                             .normalize = true};
+    struct run_view *routes = backward ? &v->read[2] : &v->write[0];
+
+    a.logits = v->read[backward].data;
+    a.choices = choices_of(routes);
+    a.offsets = offsets_of(r, i, routes);
+    if (backward) {
+        a.d_choices = (float *)(void *)v->read[0].data;
+        a.d_logits = v->add[0].data;
+        kernel_route_backward(&on, &a);
+    } else {
+        kernel_route(&on, &a);
+    }
+}
+
+static void exchange(struct exec_run *r, const struct op *o, const struct instance *i,
+                     struct views *v)
+{
+    struct kernel_on on = where(r, 0);
+    struct kernel_exchange a = {
+        .tokens = n_tokens(r), .hidden = o->call.n, .n_active = class_of(r, i)->n_active};
+
+    a.choices = choices_of(&v->read[v->n_read - 1]);
+    switch (o->call.kernel) {
+    case KERNEL_DISPATCH:
+    case KERNEL_COMBINE:
+        a.in = v->read[0].data;
+        a.out = v->write[0].data;
+        (o->call.kernel == KERNEL_DISPATCH ? kernel_dispatch : kernel_combine)(&on, &a);
+        break;
+    case KERNEL_DISPATCH_BACKWARD:
+        a.d_out = v->read[0].data;
+        a.d_in = v->add[0].data;
+        kernel_dispatch_backward(&on, &a);
+        break;
+    default:
+        a.d_out = v->read[0].data;
+        a.in = v->read[1].data;
+        a.d_in = v->add[0].data;
+        a.d_choices = (float *)(void *)v->add[1].data;
+        kernel_combine_backward(&on, &a);
+    }
+}
+
+/* ---- the others ---- */
 
 static void norm(struct exec_run *r, const struct op *o, struct views *v, bool rms, bool backward)
 {
@@ -389,7 +496,22 @@ int run_compute(struct exec_run *r, const struct op *o, const struct instance *i
     case KERNEL_GEMM:
     case KERNEL_GEMM_DGRAD:
     case KERNEL_GEMM_WGRAD:
+        for (uint32_t k = 0; k < o->n_operands; k++)
+            if (o->operands[k].count) {
+                experts(r, o, i, &v);
+                return 0;
+            }
         linear(r, o, i, &v);
+        return 0;
+    case KERNEL_ROUTE:
+    case KERNEL_ROUTE_BACKWARD:
+        route(r, i, &v, o->call.kernel == KERNEL_ROUTE_BACKWARD);
+        return 0;
+    case KERNEL_DISPATCH:
+    case KERNEL_DISPATCH_BACKWARD:
+    case KERNEL_COMBINE:
+    case KERNEL_COMBINE_BACKWARD:
+        exchange(r, o, i, &v);
         return 0;
     case KERNEL_RMSNORM:
     case KERNEL_RMSNORM_BACKWARD:

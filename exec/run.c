@@ -154,10 +154,9 @@ static uint64_t tensor_offset(const struct exec_run *r, uint32_t buffer, uint32_
     return is_resident(r, buffer) ? r->held.t[t].flat_at : r->held.t[t].unit_at;
 }
 
-struct run_view run_operand(struct exec_run *r, const struct op *o, const struct instance *i,
-                            uint32_t k)
+struct run_view run_expert(struct exec_run *r, const struct operand *x, const struct instance *i,
+                           uint32_t e)
 {
-    const struct operand *x = &o->operands[k];
     const struct buffer *b = &r->p->buffers[x->buffer];
     uint32_t unit = (uint32_t)((int64_t)i->unit + x->d_unit), t;
     struct run_buffer *at;
@@ -175,10 +174,16 @@ struct run_view run_operand(struct exec_run *r, const struct op *o, const struct
     v.elements = at->bytes / dtype_bytes(b->dtype, 1);
     if (x->tensor == OPERAND_WHOLE || x->tensor == OPERAND_ITEM)
         return v;
-    t = r->p->model->units[unit].first + x->tensor;
+    t = r->p->model->units[unit].first + x->tensor + e * x->stride;
     v.data += tensor_offset(r, x->buffer, t) * dtype_bytes(b->dtype, 1);
     v.elements = r->p->model->tensors[t].numel;
     return v;
+}
+
+struct run_view run_operand(struct exec_run *r, const struct op *o, const struct instance *i,
+                            uint32_t k)
+{
+    return run_expert(r, &o->operands[k], i, 0);
 }
 
 /* Elements of earlier tensors of the unit that are in the same reduced buffer. */
@@ -340,9 +345,6 @@ static int supported(const struct exec_run *r, struct err *e)
 {
     const struct program *p = r->p;
 
-    for (uint32_t c = 0; c < p->model->n_classes; c++)
-        if (p->model->classes[c].n_experts)
-            return err_set(e, ERR_UNSUPPORTED, "exec trains no mixture of experts yet");
     for (uint32_t i = 0; i < p->n_ops; i++) {
         enum kernel k = p->ops[i].kind == OP_COMPUTE ? p->ops[i].call.kernel : KERNEL_NONE;
 

@@ -100,6 +100,9 @@ struct run_view {
 };
 struct run_view run_operand(struct exec_run *r, const struct op *o, const struct instance *i,
                             uint32_t k);
+/* Expert e of an operand that names several. */
+struct run_view run_expert(struct exec_run *r, const struct operand *x, const struct instance *i,
+                           uint32_t e);
 /* Resident gradient of tensor t's held part, reduced. */
 struct run_view run_gradient(struct exec_run *r, uint32_t tensor);
 

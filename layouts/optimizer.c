@@ -97,7 +97,9 @@ static void operand(struct lower *l, uint32_t op, uint32_t buffer, uint32_t tens
                     enum access access)
 {
     if (buffer != PROGRAM_NONE)
-        program_op_operand(&l->b, op, (struct operand){buffer, tensor, (uint8_t)access, 0});
+        program_op_operand(
+            &l->b, op,
+            (struct operand){.buffer = buffer, .tensor = tensor, .access = (uint8_t)access});
 }
 
 /* Reduced gradients: all of them, or the rank's chunks and owned segments. */

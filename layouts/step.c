@@ -50,7 +50,8 @@ static void emit_operand_of(struct emit *x, uint32_t buffer, uint32_t tensor, in
     if (buffer == PROGRAM_NONE)
         return;
     BUG_ON(x->op.n_operands == MAX_LIST);
-    x->operands[x->op.n_operands++] = (struct operand){buffer, tensor, (uint8_t)access, d_unit};
+    x->operands[x->op.n_operands++] = (struct operand){
+        .buffer = buffer, .tensor = tensor, .access = (uint8_t)access, .d_unit = d_unit};
 }
 
 static void emit_operand(struct emit *x, uint32_t buffer, uint32_t tensor, enum access access)
@@ -464,6 +465,10 @@ static void weight_operands(struct lower *l, struct emit *x, const struct graph_
 
     if (o->weight != MODEL_NONE)
         emit_operand_of(x, buffer, o->weight, d_unit, access);
+    if (o->counts != MODEL_NONE) {
+        x->operands[x->op.n_operands - 1].count = o->n_weights;
+        x->operands[x->op.n_operands - 1].stride = o->weight_stride;
+    }
     if (o->bias != MODEL_NONE)
         emit_operand(x, buffer, o->bias, access);
 }
@@ -491,6 +496,8 @@ static void entry_operands(struct lower *l, struct emit *x, uint32_t class_id,
                 value_operand(l, x, class_id, k, o->in[i], true, ACCESS_ADD);
     if (at.part >= 0 && !dgrad)
         weight_operands(l, x, o, l->grads, ACCESS_ADD);
+    if (o->counts != MODEL_NONE)
+        value_operand(l, x, class_id, k, o->counts, false, ACCESS_READ);
 }
 
 /* Reserve what entry i of the pass makes, release what nobody reads after it. */

@@ -44,7 +44,9 @@ static void refresh_add(struct lower *l, const struct op *o)
 {
     uint32_t id = program_add_op(&l->b, o);
 
-    program_op_operand(&l->b, id, (struct operand){l->params, OPERAND_WHOLE, ACCESS_ADD, 0});
+    program_op_operand(
+        &l->b, id,
+        (struct operand){.buffer = l->params, .tensor = OPERAND_WHOLE, .access = ACCESS_ADD});
     program_op_wait(&l->b, id, (struct wait){.op = l->optimizer_end});
 }
 

@@ -101,7 +101,7 @@ static struct graph_op *op(struct build *b, const char *name, uint32_t out)
     memset(o, 0, sizeof(*o));
     o->name = name;
     o->out = out;
-    o->weight = o->bias = MODEL_NONE;
+    o->weight = o->bias = o->counts = MODEL_NONE;
     o->weight_stride = 1;
     g->output = out;
     return o;
@@ -321,17 +321,24 @@ static uint32_t build_moe(struct build *b, uint32_t in)
     const struct unit_class *c = b->c;
     uint64_t rows = mul(b, b->tokens, c->n_active);
     uint32_t logits = value(b, "router_logits", mul(b, b->tokens, c->n_experts));
-    uint32_t routes = value(b, "routes", mul(b, rows, 4)), x, d, out;
+    uint32_t routes = value(b, "routes", 0), x, d, out, first;
 
+    /* a choice is a weight and a slot, 8 bytes; then the first slot of every expert, and the end */
+    b->g->values[routes].bytes = add(b, mul(b, rows, 8), 4 * ((uint64_t)c->n_experts + 1));
     gemm(b, "router", in, logits, SLOT_ROUTER, b->tokens, c->n_experts, c->hidden, 1);
     elementwise(b, "route", KERNEL_ROUTE, KERNEL_ROUTE_BACKWARD, b->tokens, c->n_experts, 2, 3,
                 routes);
     input(last(b), logits, true);
+    last(b)->saves_out = true;
     x = value(b, "dispatched", mul(b, rows, c->hidden));
     elementwise(b, "dispatch", KERNEL_DISPATCH, KERNEL_DISPATCH_BACKWARD, rows, c->hidden, 2, 2, x);
     input(last(b), in, false);
     input(last(b), routes, true);
+    first = b->g->n_ops;
     d = build_mlp(b, x, rows, c->n_experts);
+    for (uint32_t i = first; i < b->g->n_ops; i++)
+        if (b->g->ops[i].n_weights > 1)
+            b->g->ops[i].counts = routes;
     out = value(b, "moe_out", mul(b, b->tokens, c->hidden));
     elementwise(b, "combine", KERNEL_COMBINE, KERNEL_COMBINE_BACKWARD, rows, c->hidden, 2, 3, out);
     input(last(b), d, true);

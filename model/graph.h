@@ -90,6 +90,8 @@ struct graph_op {
     uint32_t weight;    /* first tensor, index in the unit, or MODEL_NONE */
     uint32_t n_weights; /* experts: n_experts, every weight_stride tensors */
     uint32_t weight_stride;
+    uint32_t
+        counts; /* experts: the value with each one's rows (kernel_route's offsets), or MODEL_NONE */
     uint32_t bias;            /* index in the unit or MODEL_NONE */
     bool weight_of_embedding; /* a tied head: `weight` is an index in unit 0 */
 };

@@ -170,6 +170,8 @@ struct operand {
     uint8_t access;  /* enum access */
     int32_t
         d_unit; /* the buffer of unit + d_unit: +1 what the next unit takes, -u a tied head's table */
+    uint32_t count,
+        stride; /* experts: count tensors, each `stride` behind the one before; 0: one */
 };
 
 enum coll_kind {

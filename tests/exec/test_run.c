@@ -294,6 +294,29 @@ START_TEST(small_buckets_and_micro_batches_change_nothing)
 }
 END_TEST
 
+START_TEST(experts_train_as_under_ddp)
+{
+    static const uint32_t worlds[] = {1, 2, 3, 4, 7, 8};
+
+    for (int w = 0; w < 6; w++) {
+        struct setting s = small(w % 2 ? "qwen-moe" : "moe", "ddp", worlds[w]);
+        struct outcome ddp;
+        struct arena a;
+
+        s.job.recompute = w % 2 ? RECOMPUTE_NONE : RECOMPUTE_FULL;
+        s.job.param_dtype = w % 3 ? DTYPE_FP32 : DTYPE_BF16;
+        arena_init(&a);
+        run(&s, "ddp", &a, &ddp);
+        for (int l = 1; l < N_LAYOUTS; l++) {
+            s.layout = layouts[l];
+            compare_with(&s, &ddp);
+        }
+        release(&ddp);
+        arena_release(&a);
+    }
+}
+END_TEST
+
 START_TEST(preconditioned_optimizers_train_as_under_ddp)
 {
     static const uint32_t worlds[] = {1, 2, 3, 4, 7, 8};
@@ -342,8 +365,8 @@ END_TEST
 
 START_TEST(training_lowers_the_loss)
 {
-    for (int m = 0; m < 2; m++) {
-        struct setting s = small(models[m], "zero3+owner", 2);
+    for (int m = 0; m < 3; m++) {
+        struct setting s = small(m < 2 ? models[m] : "moe", "zero3+owner", 2);
         double first = 0, last = 0;
         struct outcome x;
         struct arena a;
@@ -357,7 +380,7 @@ START_TEST(training_lowers_the_loss)
             first += x.loss[i] / 3;
             last += x.loss[MAX_STEPS - 1 - i] / 3;
         }
-        ck_assert_msg(last < 0.98 * first, "%s: from %g to %g", models[m], first, last);
+        ck_assert_msg(last < 0.98 * first, "%s: from %g to %g", s.model, first, last);
         release(&x);
         arena_release(&a);
     }
@@ -385,7 +408,7 @@ END_TEST
 SUITE_MAIN("exec/run", every_layout_trains_as_ddp_does_to_the_last_bit,
            every_gather_algorithm_brings_the_same_weights,
            bf16_storage_and_recomputation_change_nothing_between_layouts,
-           small_buckets_and_micro_batches_change_nothing,
+           small_buckets_and_micro_batches_change_nothing, experts_train_as_under_ddp,
            preconditioned_optimizers_train_as_under_ddp,
            recomputation_gives_the_bits_of_kept_activations, training_lowers_the_loss,
            an_owner_that_skips_its_update_is_caught)

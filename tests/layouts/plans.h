@@ -26,6 +26,12 @@ static const char plans_moe[] =
     "\"num_hidden_layers\":2,\"num_attention_heads\":4,\"num_key_value_heads\":2,"
     "\"num_local_experts\":4,\"num_experts_per_tok\":2,\"tie_word_embeddings\":false}";
 
+static const char plans_qwen_moe[] =
+    "{\"model_type\":\"qwen3_moe\",\"vocab_size\":89,\"hidden_size\":24,\"intermediate_size\":40,"
+    "\"moe_intermediate_size\":20,\"num_hidden_layers\":2,\"num_attention_heads\":3,"
+    "\"num_key_value_heads\":1,\"head_dim\":8,\"num_experts\":6,\"num_experts_per_tok\":3,"
+    "\"tie_word_embeddings\":false}";
+
 static const char *const plans_models[] = {"block", "llama", "gpt2", "moe"};
 
 static inline struct job plans_job(void)
@@ -100,6 +106,8 @@ static inline void plans_owners(struct plan *p)
 
 static inline int plans_model(struct model *m, const char *name, struct arena *a, struct err *e)
 {
+    if (!strcmp(name, "qwen-moe"))
+        return model_from_config(plans_qwen_moe, sizeof(plans_qwen_moe) - 1, name, a, m, e);
     return !strcmp(name, "moe")
                ? model_from_config(plans_moe, sizeof(plans_moe) - 1, "moe", a, m, e)
                : model_load(plans_text(name), 64, a, m, e);
