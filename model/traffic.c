@@ -244,39 +244,47 @@ static int by_root(const void *x, const void *y)
     return a->root < b->root ? -1 : a->root > b->root;
 }
 
-/* Everyone receives all; roots send their own bytes to all others. */
+/* Bytes that each member roots, [n_members]; to free. */
+static uint64_t *by_member(const struct collect *c, const struct owned *o, uint32_t n)
+{
+    uint64_t *own = MEM_NEW(uint64_t, c->g->n_members);
+
+    for (uint32_t i = 0; i < n; i++)
+        own[o[i].root] = o[i].bytes;
+    return own;
+}
+
+/* How many members from k on share k's node: members of a node follow one another. */
+static uint32_t run_of(const struct collect *c, uint32_t base, uint32_t k)
+{
+    uint32_t gpn = c->p->gpus_per_node, node = member(c->g, base, k) / gpn, on = 1;
+
+    while (k + on < c->g->n_members && member(c->g, base, k + on) / gpn == node)
+        on++;
+    return on;
+}
+
+/* Everyone receives all; roots send their own bytes to all others. O(members). */
 static void whole_p2p(struct collect *c, uint32_t base, const struct owned *o, uint32_t n,
                       uint64_t all)
 {
-    for (uint32_t i = 0; i < n; i++) {
-        uint32_t rank = member(c->g, base, o[i].root);
-        uint32_t on = on_node(c, base, rank), node = rank / c->p->gpus_per_node;
+    uint64_t *own = by_member(c, o, n);
+
+    for (uint32_t k = 0, on; k < c->g->n_members; k += on) {
         uint64_t here = 0;
-        bool first = true;
 
-        put(c, rank, (int64_t)((on - 1) * o[i].bytes),
-            (int64_t)((c->g->n_members - on) * o[i].bytes), -(int64_t)o[i].bytes, 0);
-        for (uint32_t k = 0; k < n; k++)
-            if (member(c->g, base, o[k].root) / c->p->gpus_per_node == node) {
-                here += o[k].bytes;
-                first &= k >= i;
-            }
-        if (!first) /* a node's ranks once */
-            continue;
-        for (uint32_t k = 0; k < c->g->n_members; k++) {
-            uint32_t r = member(c->g, base, k);
+        on = run_of(c, base, k);
+        for (uint32_t q = 0; q < on; q++)
+            here += own[k + q];
+        for (uint32_t q = 0; q < on && here; q++) {
+            int64_t b = (int64_t)own[k + q];
 
-            if (contiguous(c->g) && r < node * c->p->gpus_per_node) {
-                k = node * c->p->gpus_per_node > base ? node * c->p->gpus_per_node - base - 1 : k;
-                continue;
-            }
-            if (r / c->p->gpus_per_node > node && contiguous(c->g))
-                break;
-            if (r / c->p->gpus_per_node == node)
-                put(c, r, 0, 0, (int64_t)here, -(int64_t)here);
+            put(c, member(c->g, base, k + q), (on - 1) * b, (c->g->n_members - on) * b,
+                (int64_t)here - b, -(int64_t)here);
         }
     }
     c->every = (struct traffic_bytes){0, 0, 0, all};
+    mem_free(own);
 }
 
 /* What a ring of all bytes (even_ring) moves too much: nobody hands its successor what that one roots. */
@@ -298,38 +306,35 @@ static void whole_ring(struct collect *c, uint32_t base, const struct owned *o, 
     }
 }
 
-/* Root -> the GPU in the same place of every other node -> a chain through its node. */
+/* Root -> the GPU in the same place of every other node -> a chain through its node, where all but the last of the chain
+ * send and all but its entry receive. A place beyond a smaller node's members wraps. O(members + places x nodes' sizes). */
 static void whole_hierarchical(struct collect *c, uint32_t base, const struct owned *o, uint32_t n,
                                uint64_t all)
 {
-    (void)all;
-    for (uint32_t i = 0; i < n; i++) {
-        uint32_t root = member(c->g, base, o[i].root), gpn = c->p->gpus_per_node;
-        int64_t b = (int64_t)o[i].bytes;
-        uint32_t place = 0, k = 0;
+    uint64_t *own = by_member(c, o, n), at_place[CLUSTER_MAX_GPUS_PER_NODE] = {0};
+    uint64_t entering
+        [CLUSTER_MAX_GPUS_PER_NODE]; /* [on] all bytes that enter a node of `sized` at this member */
+    uint32_t nodes = 0, sized = 0;
 
-        /* place of the root among its node's members */
-        while (k < c->g->n_members && member(c->g, base, k) / gpn != root / gpn)
-            k++;
-        while (member(c->g, base, k + place) != root)
-            place++;
-        for (k = 0; k < c->g->n_members;) {
-            uint32_t node = member(c->g, base, k) / gpn, on = 0, entry;
-
-            while (k + on < c->g->n_members && member(c->g, base, k + on) / gpn == node)
-                on++;
-            entry = place % on;
-            if (node != root / gpn) {
-                put(c, root, 0, b, 0, 0);
-                put(c, member(c->g, base, k + entry), 0, 0, 0, b);
-            }
-            for (uint32_t j = 0; j + 1 < on; j++) {
-                put(c, member(c->g, base, k + (entry + j) % on), b, 0, 0, 0);
-                put(c, member(c->g, base, k + (entry + j + 1) % on), 0, 0, b, 0);
-            }
-            k += on;
-        }
+    for (uint32_t k = 0, on; k < c->g->n_members; k += on, nodes++) {
+        on = run_of(c, base, k);
+        for (uint32_t q = 0; q < on; q++)
+            at_place[q] += own[k + q];
     }
+    for (uint32_t k = 0, on; k < c->g->n_members; k += on) {
+        on = run_of(c, base, k);
+        if (on != sized) {
+            memset(entering, 0, sizeof(entering));
+            for (uint32_t q = 0; q < CLUSTER_MAX_GPUS_PER_NODE; q++)
+                entering[q % on] += at_place[q];
+            sized = on;
+        }
+        for (uint32_t q = 0; q < on; q++)
+            put(c, member(c->g, base, k + q), on > 1 ? (int64_t)(all - entering[(q + 1) % on]) : 0,
+                (int64_t)((nodes - 1) * own[k + q]), on > 1 ? (int64_t)(all - entering[q]) : 0,
+                (int64_t)(entering[q] - own[k + q]));
+    }
+    mem_free(own);
 }
 
 static void whole_range(struct collect *c, enum coll_algo algo, const struct segment *s, uint32_t n)
