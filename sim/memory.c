@@ -1,7 +1,7 @@
 /* Memory of every rank over the step, from the reserves and releases of the operations and the times of their
  * activities. What all ranks hold alike is one running sum; what differs (resident shards, owned gradients, the workspace
  * of a rank's own items) is added rank by rank at the few instants where it changes.
- * O(events log events + ranks x rank-dependent events). */
+ * O(events log events + (classes + ranks that root segments) x rank-dependent events). */
 #include "sim/run.h"
 
 #include "core/num.h"
@@ -95,26 +95,79 @@ static bool some_ranks(const struct run *r, const struct change *c)
     return c->class_id != PROGRAM_NONE || r->p->buffers[c->buffer].rule == SIZE_SEGMENTS;
 }
 
-static uint64_t segment_bytes(const struct program *p, const struct buffer *b, uint32_t unit,
-                              uint32_t rank)
+/* What each rank roots, by segment table: a unit of experts has hundreds of segments, and a rank few of them. */
+struct rooted {
+    uint32_t *start; /* owned [world + 1] into of; NULL: no buffer needs this table */
+    struct rooted_of {
+        uint32_t unit;
+        uint64_t bytes;
+    } * of; /* owned, by rank, then by unit */
+};
+
+static struct rooted rooted_by_rank(const struct program *p, const struct segment_table *t)
 {
-    const struct segment_table *t = &p->segment_tables[b->table];
+    uint32_t n = t->start[t->n_units], *at = MEM_NEW(uint32_t, p->world);
+    struct rooted x = {MEM_NEW(uint32_t, p->world + 1), MEM_NEW(struct rooted_of, n)};
+
+    for (uint32_t i = 0; i < n; i++)
+        x.start[t->segments[i].root + 1]++;
+    for (uint32_t r = 0; r < p->world; r++) {
+        x.start[r + 1] += x.start[r];
+        at[r] = x.start[r];
+    }
+    for (uint32_t u = 0; u < t->n_units; u++)
+        for (uint32_t i = t->start[u]; i < t->start[u + 1]; i++)
+            x.of[at[t->segments[i].root]++] = (struct rooted_of){u, t->segments[i].bytes};
+    mem_free(at);
+    return x;
+}
+
+static struct rooted *rooted_tables(const struct program *p)
+{
+    struct rooted *x = MEM_NEW(struct rooted, p->n_segment_tables + 1);
+
+    for (uint32_t i = 0; i < p->n_buffers; i++)
+        if (p->buffers[i].rule == SIZE_SEGMENTS && !x[p->buffers[i].table].start)
+            x[p->buffers[i].table] = rooted_by_rank(p, &p->segment_tables[p->buffers[i].table]);
+    return x;
+}
+
+static void rooted_release(struct rooted *x, const struct program *p)
+{
+    for (uint32_t i = 0; i < p->n_segment_tables; i++) {
+        mem_free(x[i].start);
+        mem_free(x[i].of);
+    }
+    mem_free(x);
+}
+
+static bool roots_any(const struct rooted *x, const struct program *p, uint32_t rank)
+{
+    for (uint32_t i = 0; i < p->n_segment_tables; i++)
+        if (x[i].start && x[i].start[rank] < x[i].start[rank + 1])
+            return true;
+    return false;
+}
+
+static uint64_t segment_bytes(const struct rooted *x, uint32_t unit, uint32_t rank)
+{
     uint64_t sum = 0;
 
-    for (uint32_t i = t->start[unit]; i < t->start[unit + 1]; i++)
-        if (t->segments[i].root == rank)
-            sum += t->segments[i].bytes;
+    for (uint32_t i = x->start[rank]; i < x->start[rank + 1]; i++)
+        if (x->of[i].unit == unit)
+            sum += x->of[i].bytes;
     return sum;
 }
 
 /* Bytes of a change on one rank. */
-static uint64_t change_on(const struct run *r, const struct change *c, uint32_t rank)
+static uint64_t change_on(const struct run *r, const struct rooted *x, const struct change *c,
+                          uint32_t rank)
 {
     const struct buffer *b = &r->p->buffers[c->buffer];
 
     if (c->class_id != PROGRAM_NONE && r->class_of[rank] != c->class_id)
         return 0;
-    return b->rule == SIZE_SEGMENTS ? segment_bytes(r->p, b, c->unit, rank) : c->bytes;
+    return b->rule == SIZE_SEGMENTS ? segment_bytes(&x[b->table], c->unit, rank) : c->bytes;
 }
 
 static uint64_t resident(const struct program *p, uint32_t rank)
@@ -160,18 +213,19 @@ static struct stretch *stretches(const struct run *r, const struct changes *c, s
     return s;
 }
 
-static int64_t peak_of(const struct run *r, const struct changes *c, const struct stretch *s,
-                       size_t n, uint32_t rank, size_t *at)
+/* Above what the rank holds all the time. */
+static int64_t peak_of(const struct run *r, const struct rooted *x, const struct changes *c,
+                       const struct stretch *s, size_t n, uint32_t rank, size_t *at)
 {
-    int64_t base = (int64_t)resident(r->p, rank), own = 0, peak = -1;
+    int64_t own = 0, peak = INT64_MIN;
 
     for (size_t k = 0; k < n; k++) {
-        if (base + own + s[k].most > peak) {
-            peak = base + own + s[k].most;
+        if (own + s[k].most > peak) {
+            peak = own + s[k].most;
             *at = s[k].most_at;
         }
         if (s[k].end < c->n) {
-            int64_t d = (int64_t)change_on(r, &c->list[s[k].end], rank);
+            int64_t d = (int64_t)change_on(r, x, &c->list[s[k].end], rank);
 
             own += c->list[s[k].end].release ? -d : d;
         }
@@ -179,8 +233,8 @@ static int64_t peak_of(const struct run *r, const struct changes *c, const struc
     return peak;
 }
 
-static void parts_at(const struct run *r, const struct changes *c, uint32_t rank, size_t at,
-                     uint64_t *parts)
+static void parts_at(const struct run *r, const struct rooted *x, const struct changes *c,
+                     uint32_t rank, size_t at, uint64_t *parts)
 {
     const struct program *p = r->p;
 
@@ -189,7 +243,7 @@ static void parts_at(const struct run *r, const struct changes *c, uint32_t rank
         if (p->buffers[i].persistent)
             parts[p->buffers[i].part] += rank_table_get(&p->buffers[i].ranks, rank);
     for (size_t i = 0; i <= at && i < c->n; i++) {
-        uint64_t d = change_on(r, &c->list[i], rank);
+        uint64_t d = change_on(r, x, &c->list[i], rank);
 
         if (c->list[i].release)
             parts[p->buffers[c->list[i].buffer].part] -= d;
@@ -198,8 +252,17 @@ static void parts_at(const struct run *r, const struct changes *c, uint32_t rank
     }
 }
 
+/* The peak of a class's ranks that root nothing: they change alike. */
+struct plain {
+    bool known;
+    int64_t peak;
+    size_t at;
+};
+
 void run_memory(const struct run *r, struct sim_memory *m)
 {
+    struct rooted *x = rooted_tables(r->p);
+    struct plain *plain = MEM_NEW(struct plain, r->n_classes);
     const struct device *d = &r->c->device;
     struct changes c = {0};
     struct stretch *s;
@@ -210,7 +273,20 @@ void run_memory(const struct run *r, struct sim_memory *m)
     s = stretches(r, &c, &n);
     memset(m, 0, sizeof(*m));
     for (uint32_t rank = 0; rank < r->p->world; rank++) {
-        int64_t peak = peak_of(r, &c, s, n, rank, &at);
+        struct plain *same = &plain[r->class_of[rank]];
+        int64_t peak;
+
+        if (roots_any(x, r->p, rank)) {
+            peak = peak_of(r, x, &c, s, n, rank, &at);
+        } else {
+            if (!same->known) {
+                same->peak = peak_of(r, x, &c, s, n, rank, &same->at);
+                same->known = true;
+            }
+            peak = same->peak;
+            at = same->at;
+        }
+        peak += (int64_t)resident(r->p, rank);
 
         if (peak > most) {
             most = peak;
@@ -223,7 +299,7 @@ void run_memory(const struct run *r, struct sim_memory *m)
     BUG_ON(most < 0 || least < 0);
     m->peak_bytes = (uint64_t)most;
     m->min_peak_bytes = (uint64_t)least;
-    parts_at(r, &c, m->rank, best_at, m->parts);
+    parts_at(r, x, &c, m->rank, best_at, m->parts);
     m->parts[MEM_CONTEXT] = d->context_bytes;
     if (best_at < c.n) {
         m->at = r->tasks[c.list[best_at].task].id;
@@ -231,6 +307,8 @@ void run_memory(const struct run *r, struct sim_memory *m)
     }
     m->driver_bytes = d->context_bytes + (uint64_t)((double)most * (1 + d->fragmentation));
     m->driver_min_bytes = d->context_bytes + (uint64_t)((double)least * (1 + d->fragmentation));
+    rooted_release(x, r->p);
+    mem_free(plain);
     mem_free(s);
     mem_free(c.list);
 }
