@@ -72,6 +72,19 @@ static int replace_cluster(const struct opts *o, struct arena *a, struct plan *p
     return 0;
 }
 
+/* The names in a plan file that only planner/ knows. */
+static int known_planner(const char *file, const struct plan *plan, struct err *e)
+{
+    enum assign_objective order[4];
+    enum assign_method method;
+    uint32_t n;
+
+    return planner_method(plan->job.planner, &method, e) ||
+                   planner_objectives(plan->job.objective, order, &n, e)
+               ? err_prefix(e, "'%s': job", file)
+               : 0;
+}
+
 static int get_plan(struct setup *s, const struct opts *o, struct plan *plan, struct err *e)
 {
     const struct opt_val *nodes = opts_get(o, "nodes"), *file = opts_get(o, "plan");
@@ -79,7 +92,7 @@ static int get_plan(struct setup *s, const struct opts *o, struct plan *plan, st
 
     if (file->set)
         return only_plan(o, e) || layout_load_plan(file->text, &s->arena, plan, e) ||
-                       replace_cluster(o, &s->arena, plan, e)
+                       known_planner(file->text, plan, e) || replace_cluster(o, &s->arena, plan, e)
                    ? -1
                    : 0;
     if (nodes->set && nodes->n_list > 1)

@@ -4,6 +4,7 @@
 #include "core/num.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <string.h>
 
 static bool is_cut(struct factor f)
@@ -165,6 +166,76 @@ static int check_size(const struct plan *plan, struct err *e)
     return 0;
 }
 
+/* The maximum that the planner brought down first, when loads tell it (flops, bytes); else false. */
+static bool first_value(const struct plan *plan, uint64_t *value)
+{
+    size_t len = strcspn(plan->job.objective, ",");
+
+    if (len == 5 && !strncmp(plan->job.objective, "flops", len))
+        *value = plan->flops_max;
+    else if (len == 5 && !strncmp(plan->job.objective, "bytes", len))
+        *value = plan->bytes_max;
+    else
+        return false;
+    return true;
+}
+
+/* No assignment is below the mean, nor below its largest item. */
+static uint64_t flops_floor(const struct plan *plan)
+{
+    uint64_t sum = 0, most = 0;
+
+    for (uint32_t i = 0; i < plan->model.n_tensors; i++) {
+        const struct tensor *t = &plan->model.tensors[i];
+        uint64_t flops =
+            layout_updates_as_matrix(plan, t)
+                ? layout_optimizer_flops(plan->job.optimizer, plan->job.ns_steps,
+                                         num_min(t->rows, t->cols), num_max(t->rows, t->cols))
+                : 0;
+
+        sum += flops;
+        most = num_max(most, flops);
+    }
+    return num_max(most, num_ceil_div(sum, plan->world));
+}
+
+/* Bound, gap, optimal and over_capacity follow from the loads. Layouts without owners leave nothing to solve. */
+static int check_solution(const struct plan *plan, struct err *e)
+{
+    const struct device *d = &plan->cluster.device;
+    uint64_t value = plan->flops_max, capacity = d->memory_bytes - d->context_bytes;
+    bool owners = false, known = true;
+    double gap;
+
+    for (uint32_t i = 0; i < plan->model.n_tensors; i++)
+        owners |= plan->place[i].rule == PLACE_OWNER;
+    if (owners)
+        known = first_value(plan, &value);
+    if (plan->over_capacity != (owners && plan->bytes_max > capacity))
+        return err_set(e, ERR_INVALID,
+                       "loads.over_capacity is %s, but the fullest rank holds %" PRIu64
+                       " bytes of %" PRIu64,
+                       plan->over_capacity ? "true" : "false", plan->bytes_max, capacity);
+    if (!known)
+        return 0;
+    if (plan->bound > value || (!owners && plan->bound != value) ||
+        (owners && value == plan->flops_max && plan->bound < flops_floor(plan)))
+        return err_set(e, ERR_INVALID,
+                       "loads.bound is %" PRIu64 ", but the largest load is %" PRIu64
+                       " and no plan is below %" PRIu64,
+                       plan->bound, value, flops_floor(plan));
+    if (plan->optimal != (plan->bound == value))
+        return err_set(e, ERR_INVALID,
+                       "loads.optimal is %s, but the bound is %" PRIu64
+                       " and the largest load %" PRIu64,
+                       plan->optimal ? "true" : "false", plan->bound, value);
+    gap = plan->bound ? 100.0 * (double)(value - plan->bound) / (double)plan->bound : 0;
+    if (fabs(plan->gap_percent - gap) > 1e-9 * gap)
+        return err_set(e, ERR_INVALID, "loads.gap_percent is %.17g, expected %.17g",
+                       plan->gap_percent, gap);
+    return 0;
+}
+
 int layout_check(const struct plan *plan, struct err *e)
 {
     struct plan want = *plan;
@@ -185,7 +256,8 @@ int layout_check(const struct plan *plan, struct err *e)
     if (check_factor("p", plan->params, want.params, want.layout_full, e) ||
         check_factor("g", plan->grads, want.grads, want.layout_full, e) ||
         check_factor("os", plan->states, want.states, want.layout_full, e) ||
-        check_places(plan, &want, e) || check_size(plan, e) || check_loads(plan, e))
+        check_places(plan, &want, e) || check_size(plan, e) || check_loads(plan, e) ||
+        check_solution(plan, e))
         goto out;
     status = 0;
 out:

@@ -119,20 +119,25 @@ static int read_job(struct reader *r, const struct json_at *top)
         json_u64(&at, "bucket", 0, JSON_EXACT, &j->bucket_bytes, e) ||
         text(r, &at, "planner", &j->planner) || text(r, &at, "objective", &j->objective) ||
         u32(&at, "shard_group", 0, CLUSTER_MAX_RANKS, &j->shard_group, e) ||
-        u32(&at, "tp", 1, CLUSTER_MAX_RANKS, &j->tp, e) ||
-        u32(&at, "pp", 1, CLUSTER_MAX_RANKS, &j->pp, e) ||
-        u32(&at, "ep", 1, CLUSTER_MAX_RANKS, &j->ep, e) ||
+        u32(&at, "tp", 1, 1, &j->tp, e) || u32(&at, "pp", 1, 1, &j->pp, e) ||
+        u32(&at, "ep", 1, 1, &j->ep, e) ||
         ENUM(&at, "framework", plan_frameworks, j->framework, e) ||
-        json_double(&at, "price", 0, INFINITY, &j->price_per_gpu_hour, e))
+        json_double(&at, "price", 0, 1e6, &j->price_per_gpu_hour, e))
         return -1;
     if (j->param_dtype > DTYPE_FP16 || j->grad_dtype > DTYPE_FP16 || j->state_dtype > DTYPE_FP16)
         return json_err(&at, ERR_INVALID, e, "trains in %s, %s, %s, expected fp32, bf16 or fp16",
                         dtype_name(j->param_dtype), dtype_name(j->grad_dtype),
                         dtype_name(j->state_dtype));
+    if (j->framework != FRAMEWORK_FSDP2)
+        return json_err(&at, ERR_UNSUPPORTED, e, "has framework %s, expected fsdp2",
+                        framework_name(j->framework));
     if (j->param_dtype == DTYPE_FP32 && j->master_weights)
         return json_err(&at, ERR_INVALID, e,
                         "has master_weights, but its parameters are fp32 already");
-    return json_opt(&at, "mesh", &mesh) ? text(r, &at, "mesh", &j->mesh) : 0;
+    if (json_opt(&at, "mesh", &mesh) || j->shard_group)
+        return json_err(&at, ERR_UNSUPPORTED, e,
+                        "has a mesh or shard_group of its own; this version has the layout's");
+    return 0;
 }
 
 static int read_cluster(struct reader *r, const struct json_at *top)

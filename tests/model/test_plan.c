@@ -21,6 +21,7 @@ static void fill_loads(struct plan *p)
         p->bytes_mean += (double)p->load_bytes[r] / p->world;
     }
     p->bound = p->flops_max;
+    p->optimal = true;
 }
 
 static void make(const char *model, const char *layout, const struct job *j, uint32_t world)
@@ -160,7 +161,6 @@ START_TEST(a_plan_reads_back_and_lowers_to_the_same_program)
                 j.optimizer = (enum optimizer)(w % OPTIMIZER_N);
                 if (!plans_go_together(plans_layouts[l], j.optimizer))
                     continue;
-                j.mesh = w == 1 ? "p=1x1" : NULL;
                 j.grad_dtype = w == 2 ? DTYPE_FP32 : DTYPE_BF16;
                 make(plans_models[m], plans_layouts[l], &j, worlds[w]);
                 text = text_of(&plan);
@@ -418,6 +418,20 @@ static const struct {
     {"owner", "\"loads\"", "\"bytes_mean\": ", "\"bytes_mean\": 1", "loads.bytes_mean is"},
     {"owner", "\"load_bytes\"", ", 1]", ", 2]", "loads.load_bytes"},
     {"owner", "\"loads\"", "\"gap_percent\": 0", "\"gap_percent\": -1", "loads.gap_percent is -1"},
+    {"owner", "\"loads\"", "\"bound\": ", "\"bound\": 9", "loads.bound is 9"},
+    {"owner", "\"loads\"", "\"gap_percent\": ", "\"gap_percent\": 9", "loads.gap_percent is 9"},
+    {"owner", "\"loads\"", "\"optimal\": true", "\"optimal\": false", "loads.optimal is false"},
+    {"ddp", "\"loads\"", "\"optimal\": true", "\"optimal\": false", "loads.optimal is false"},
+    {"owner", "\"loads\"", "\"over_capacity\": false", "\"over_capacity\": true",
+     "loads.over_capacity is true"},
+    {"owner", "\"job\"", "\"tp\": 1", "\"tp\": 2", "job.tp is 2"},
+    {"owner", "\"job\"", "\"pp\": 1", "\"pp\": 2", "job.pp is 2"},
+    {"owner", "\"job\"", "\"ep\": 1", "\"ep\": 2", "job.ep is 2"},
+    {"owner", "\"job\"", "\"fsdp2\"", "\"megatron\"", "has framework megatron"},
+    {"owner", "\"job\"", "\"mesh\": null", "\"mesh\": \"x\"", "has a mesh"},
+    {"owner", "\"job\"", "\"price\": 0", "\"price\": 1e300", "job.price is 1e+300"},
+    {"owner", "\"job\"", "\"param_dtype\": \"bf16\"", "\"param_dtype\": \"fp32\"",
+     "parameters are fp32 already"},
     {"owner", "\"job\"", "\"nodes\": 1", "\"nodes\": 2", "puts 8 GPUs on 2 nodes of 8"},
     {"owner", "\"job\"", "\"gpus\": 8", "\"gpus\": 0", "job.gpus is 0"},
     {"owner", "\"job\"", "\"muon\"", "\"moun\"", "job.optimizer is \"moun\""},
