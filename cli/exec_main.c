@@ -111,7 +111,7 @@ static void check_text(struct session *s, const struct check_result *c)
     else if (bits)
         strbuf_puts(b, "check: bitwise equal\n");
     else if (check_holds(c))
-        strbuf_printf(b, "check: within %llu ulp (%llu allowed, docs/DESIGN.md)\n",
+        strbuf_printf(b, "check: within %llu ulp (%llu allowed, docs/MODEL.md)\n",
                       (unsigned long long)c->max_ulp, (unsigned long long)c->allowed_ulp);
     else if (c->n_differ)
         strbuf_printf(b, "check: DIFFERS in %llu parameters by up to %llu ulp; %s; first in %s\n",

@@ -3,7 +3,11 @@
 kind=$1 path=$2
 name=$(echo "$kind-$path" | tr '/ ' '__')
 log=$LOGS/$name.log
-limit="timeout -k 5 ${TEST_SECONDS:-300}"
+# sanitizers, and more tests than cores, make a long test several times longer
+slower=1
+[ "${SAN:-0}" = 1 ] && slower=8
+export CK_TIMEOUT_MULTIPLIER=$((3 * slower))
+limit="timeout -k 5 ${TEST_SECONDS:-$((300 * slower))}"
 result() { echo "$1 $2 $3" >"$LOGS/$name.result"; }
 
 case $kind in
