@@ -179,6 +179,9 @@ static int make_plan(struct setup *s, const struct opts *o, int argc, char **arg
 
     if (nodes->set && nodes->n_list > 1)
         return err_set(e, ERR_USAGE, "--nodes: plan takes one size, got %zu", nodes->n_list);
+    if (file->set && !strcmp(file->text, "-"))
+        return err_set(e, ERR_USAGE,
+                       "-o -: the plan file needs a name; the summary goes to standard output");
     if (setup_check_used(s, &layout, 1, e) ||
         setup_plan(s, nodes->set ? nodes->u64s[0] : 0, layout, &s->arena, &plan, e) ||
         planner_plan(&plan, &evaluate_time, &s->arena, e))

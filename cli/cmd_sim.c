@@ -201,6 +201,9 @@ static int simulate(struct setup *s, const struct opts *o, int argc, char **argv
     struct plan *plan = ARENA_NEW(&s->arena, struct plan, 1);
     struct evaluation x;
 
+    if (trace->set && !strcmp(trace->text, "-"))
+        return err_set(e, ERR_USAGE,
+                       "--trace -: the trace needs a name; the result goes to standard output");
     if (get_plan(s, o, plan, e) || evaluate(plan, &so, &s->arena, &x, e))
         return -1;
     if (trace->set && sim_write_trace(trace->text, &x.program, &x.p, e))

@@ -294,7 +294,7 @@ int cmd_topo(int argc, char **argv, struct err *e)
     }
     arena_init(&a);
     strbuf_init(&out);
-    rc = opts_parse(&o, argc - 1, argv + 1, e);
+    rc = opts_parse(&o, argc - 1, argv + 1, e) || output_check_targets(&o, e) ? -1 : 0;
     if (!rc)
         rc = run(&o, &a, argc, argv, &out, e);
     if (!rc)

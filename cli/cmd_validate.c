@@ -323,7 +323,7 @@ int cmd_validate(int argc, char **argv, struct err *e)
         opts_release(&o);
         return 0;
     }
-    status = opts_parse(&o, argc - 1, argv + 1, e) ||
+    status = opts_parse(&o, argc - 1, argv + 1, e) || output_check_targets(&o, e) ||
                      opts_positionals(&o, 1, 1000, "measurement files", e) ||
                      validate(&o, argc, argv, e)
                  ? -1

@@ -53,7 +53,7 @@ int command_run(const struct command_frame *f, int argc, char **argv, struct err
         return 0;
     }
     strbuf_init(&out);
-    status = opts_parse(&o, argc - 1, argv + 1, e);
+    status = opts_parse(&o, argc - 1, argv + 1, e) || output_check_targets(&o, e) ? -1 : 0;
     if (!status)
         status = with_setup(f, &o, argc, argv, &out, e);
     /* A result that a later step (a picture) could not follow is printed all the same; the first error stays. */

@@ -4,7 +4,9 @@
 #include "core/version.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 
 int output_flush(struct err *e)
 {
@@ -23,6 +25,50 @@ int output_write(const char *path, const struct strbuf *text, struct err *e)
     if (fwrite(text->s, 1, text->len, stdout) != text->len && errno)
         return err_set(e, ERR_EXTERNAL, "cannot write to standard output: %s", strerror(errno));
     return output_flush(e);
+}
+
+static bool same_file(const char *a, const char *b)
+{
+    struct stat x, y;
+
+    return !stat(a, &x) && !stat(b, &y) && S_ISREG(x.st_mode) && x.st_dev == y.st_dev &&
+           x.st_ino == y.st_ino;
+}
+
+/* The value of an option that this command may not have. */
+static const char *value_of(const struct opts *o, const char *name)
+{
+    for (size_t i = 0; i < o->n; i++)
+        if (!strcmp(o->opt[i]->name, name) && o->val[i].set)
+            return o->val[i].text;
+    return NULL;
+}
+
+int output_check_targets(const struct opts *o, struct err *e)
+{
+    static const char *const outs[] = {"output", "trace"}, *const ins[] = {"cluster", "job",
+                                                                           "plan"};
+    char config[4096];
+
+    for (size_t i = 0; i < 2; i++) {
+        const char *out = value_of(o, outs[i]), *hit = NULL;
+
+        for (size_t k = 0; out && k < 3; k++) {
+            const char *in = value_of(o, ins[k]);
+
+            if (in && same_file(out, in))
+                hit = in;
+        }
+        for (size_t k = 0; out && k < o->n_pos; k++) {
+            snprintf(config, sizeof(config), "%s/config.json", o->pos[k]);
+            if (same_file(out, o->pos[k]) || same_file(out, config))
+                hit = o->pos[k];
+        }
+        if (hit)
+            return err_set(e, ERR_INVALID, "--%s '%s' is the input '%s'; expected another file",
+                           outs[i], out, hit);
+    }
+    return 0;
 }
 
 cJSON *output_document(const char *format, uint64_t format_version, int argc, char *const *argv)

@@ -3,10 +3,13 @@
 #define BALLAST_CLI_OUTPUT_H
 
 #include "core/json.h"
+#include "core/opts.h"
 #include "core/strbuf.h"
 
 /* The text to a file (written whole or not at all), or to stdout when path is NULL or "-". ERR_EXTERNAL. */
 int output_write(const char *path, const struct strbuf *text, struct err *e);
+/* Refuse an --output or --trace that is one of the command's own input files, by device and inode. */
+int output_check_targets(const struct opts *o, struct err *e);
 /* Whatever stdio holds for stdout is out, or ERR_EXTERNAL. */
 int output_flush(struct err *e);
 /* A new document with format, format_version, ballast_version, argv ("ballast" and the command's) and seed: null. */

@@ -291,6 +291,19 @@ static int read_job(struct setup *s, struct err *e)
     return 0;
 }
 
+/* A job file's relative path is relative to the file's folder; a bundled name stays one. */
+static const char *cluster_path(const struct opts *o, struct arena *a)
+{
+    const struct opt_val *v = opts_get(o, "cluster");
+    const char *job = opts_get(o, "job")->text, *slash = job ? strrchr(job, '/') : NULL;
+    size_t len = strlen(v->text);
+    bool path = strchr(v->text, '/') || (len > 5 && !strcmp(v->text + len - 5, ".json"));
+
+    if (v->set != OPT_FROM_JSON || !slash || !path || v->text[0] == '/')
+        return v->text;
+    return arena_printf(a, "%.*s/%s", (int)(slash - job), job, v->text);
+}
+
 int setup_init(struct setup *s, struct opts *o, const char *model, struct err *e)
 {
     uint64_t gpn;
@@ -300,7 +313,7 @@ int setup_init(struct setup *s, struct opts *o, const char *model, struct err *e
     s->opts = o;
     if (read_job_file(o, e) || refuse_later(o, e) ||
         model_load(model, opts_get(o, "seq-len")->u64, &s->arena, &s->model, e) ||
-        cluster_load(opts_get(o, "cluster")->text, &s->arena, &s->cluster, e))
+        cluster_load(cluster_path(o, &s->arena), &s->arena, &s->cluster, e))
         goto fail;
     if (opts_get(o, "gpus-per-node")->set) {
         gpn = opts_get(o, "gpus-per-node")->u64;
@@ -331,11 +344,19 @@ static int resolve_size(const struct setup *s, uint64_t nodes, struct job *j, st
     const struct opt_val *v = opts_get(s->opts, "gpus");
     uint64_t gpn = s->cluster.gpus_per_node, gpus = v->u64;
 
+    /* of a pair that differs, what the command line says beats what a job file says */
+    if (v->set && nodes && num_ceil_div(gpus, gpn) != nodes &&
+        v->set != opts_get(s->opts, "nodes")->set) {
+        if (v->set == OPT_FROM_JSON)
+            gpus = nodes * gpn;
+        else
+            nodes = 0;
+    }
     if (!v->set)
         gpus = (nodes ? nodes : 1) * gpn;
     if (gpus > MAX_GPUS)
         return err_set(e, ERR_INVALID, "%llu GPUs are more than 2^24", (unsigned long long)gpus);
-    if (v->set && nodes && num_ceil_div(gpus, gpn) != nodes)
+    if (nodes && num_ceil_div(gpus, gpn) != nodes)
         return err_set(e, ERR_INVALID, "%llu GPUs at %llu a node fill %llu nodes, not %llu",
                        (unsigned long long)gpus, (unsigned long long)gpn,
                        (unsigned long long)num_ceil_div(gpus, gpn), (unsigned long long)nodes);
@@ -351,13 +372,18 @@ static int resolve_size(const struct setup *s, uint64_t nodes, struct job *j, st
 static int resolve_batch(const struct setup *s, struct job *j, struct err *e)
 {
     const struct opt_val *v = opts_get(s->opts, "global-batch");
+    const struct opt_val *accum = opts_get(s->opts, "grad-accum");
     uint64_t step, batch, tokens = 1, below;
     char number[64];
     size_t len;
 
-    if (!v->set)
+    if (!v->set || (v->set == OPT_FROM_JSON && accum->set == OPT_FROM_CLI))
         return 0;
-    if (opts_get(s->opts, "grad-accum")->set)
+    if (accum->set == OPT_FROM_JSON && v->set == OPT_FROM_JSON)
+        return err_set(e, ERR_INVALID,
+                       "'%s': global_batch and grad_accum say the same thing twice; give one",
+                       opts_get(s->opts, "job")->text);
+    if (accum->set == OPT_FROM_CLI)
         return err_set(e, ERR_USAGE,
                        "--global-batch and --grad-accum say the same thing twice; give one");
     len = strlen(v->text);
