@@ -173,13 +173,36 @@ static const struct table_col cols[] = {
     {"error_percent", "error %", TABLE_FIXED, 1, TABLE_AUTO},
 };
 
-enum { N_ROWS = TIME_N + 1 }; /* categories, then the step */
+/* categories, then phases (the optimizer's with its refresh), then the step */
+enum { ROW_FORWARD = TIME_N, ROW_BACKWARD, ROW_OPTIMIZER, ROW_STEP, N_ROWS };
+
+static const char *row_name(int k)
+{
+    static const char *const others[] = {"forward phase", "backward phase", "optimizer phase",
+                                         "step"};
+
+    return k < TIME_N ? time_category_name((enum time_category)k) : others[k - TIME_N];
+}
+
+static int64_t predicted_ps(const struct prediction *p, int k)
+{
+    return k < TIME_N          ? p->busy_ps[k]
+           : k == ROW_FORWARD  ? p->forward_ps
+           : k == ROW_BACKWARD ? p->backward_ps
+           : k == ROW_STEP     ? p->step_ps
+                               : p->optimizer_ps;
+}
 
 static int by_value(const void *x, const void *y)
 {
     double a = *(const double *)x, b = *(const double *)y;
 
     return a < b ? -1 : a > b;
+}
+
+static int row_of(enum phase p)
+{
+    return p == PHASE_FORWARD ? ROW_FORWARD : p == PHASE_BACKWARD ? ROW_BACKWARD : ROW_OPTIMIZER;
 }
 
 static enum time_category category_of(const struct op *o)
@@ -205,8 +228,9 @@ static int measure(struct session *s, struct exec_run *r, double *row, struct er
         const struct run_time *x = &r->times[i];
 
         mine[category_of(&s->program.ops[x->id.op])] += x->end_s - x->start_s;
+        mine[row_of(s->program.ops[x->id.op].phase)] += x->end_s - x->start_s;
     }
-    mine[TIME_N] = r->n_times ? r->times[r->n_times - 1].end_s - r->times[0].start_s : 0;
+    mine[ROW_STEP] = r->n_times ? r->times[r->n_times - 1].end_s - r->times[0].start_s : 0;
     status = transport_all_gather_control(&s->on.t, mine, sizeof(mine), all, e);
     for (int k = 0; k < N_ROWS; k++) {
         row[k] = 0;
@@ -226,14 +250,14 @@ static void report(struct session *s, const struct prediction *p, double (*steps
 
     table_init(&t, cols, sizeof(cols) / sizeof(cols[0]));
     for (int k = 0; k < N_ROWS; k++) {
-        double predicted = (double)(k == TIME_N ? p->step_ps : p->busy_ps[k]) / 1e9, median;
+        double predicted = (double)predicted_ps(p, k) / 1e9, median;
 
         for (uint64_t i = 0; i < n; i++)
             column[i] = steps[i][k] * 1e3;
         qsort(column, n, sizeof(*column), by_value);
         median = column[n / 2];
         table_row(&t);
-        table_set_str(&t, "what", k == TIME_N ? "step" : time_category_name((enum time_category)k));
+        table_set_str(&t, "what", row_name(k));
         table_set_double(&t, "predicted_ms", predicted);
         table_set_double(&t, "measured_ms", median);
         if (median > 0) {
