@@ -143,6 +143,7 @@ static void kernel_features(const struct kernel_call *k, double x[N_KERNEL])
 {
     struct device d = {.peak_flops = 1e12,
                        .hbm_Bps = 1e30,
+                       .tf32_share = 1,
                        .n_sm = 1,
                        .gemm_efficiency = 1,
                        .hbm_efficiency = 1,
@@ -473,10 +474,15 @@ static double share(double fitted, double *whole)
 /* What is not fixed by what a rank is: one core, nothing fragmented, no protocols. */
 static bool is_measured(const char *path)
 {
-    static const char *const fixed[] = {"device.fragmentation",    "device.sms",
-                                        "device.sustained_factor", "node.gpus",
-                                        "node.nvlink.kind",        "collectives.rate_share",
-                                        "collectives.ramp",        "collectives.ramp_at"};
+    static const char *const fixed[] = {"device.tf32_share",
+                                        "device.fragmentation",
+                                        "device.sms",
+                                        "device.sustained_factor",
+                                        "node.gpus",
+                                        "node.nvlink.kind",
+                                        "collectives.rate_share",
+                                        "collectives.ramp",
+                                        "collectives.ramp_at"};
 
     for (size_t i = 0; i < sizeof(fixed) / sizeof(fixed[0]); i++)
         if (!strcmp(path, fixed[i]))
@@ -503,6 +509,7 @@ static void describe(struct calibration *c, uint64_t context)
     d->context_bytes = context;
     d->peak_flops = c->peak_flops;
     d->n_sm = 1;
+    d->tf32_share = 1; /* products are fp32 whatever the storage is */
     d->gemm_efficiency = share(1 / fmax(c->kernels.x[X_WORK], 1e-19), &d->peak_flops);
     d->gemm_k0 = fmin(c->kernels.x[X_AREA] / fmax(c->kernels.x[X_WORK], 1e-19), 1e6);
     d->hbm_Bps = c->copy_Bps;
