@@ -1,6 +1,7 @@
 #include "core/json.h"
 #include "core/file.h"
 #include "core/suggest.h"
+#include "core/utf8.h"
 
 #include <math.h>
 #include <string.h>
@@ -154,6 +155,9 @@ int json_parse(struct json *j, const char *file, const char *text, size_t len, s
     memset(j, 0, sizeof(*j));
     if (len >= 3 && memcmp(text, "\xef\xbb\xbf", 3) == 0) /* byte order mark */
         from = 3;
+    at = utf8_valid(text, len);
+    if (at < len)
+        return bad_text(file, text, at, "not UTF-8", e);
     for (at = from; at < len && strchr(" \t\r\n", text[at]) && text[at]; at++)
         ;
     if (at == len)
@@ -472,6 +476,9 @@ int json_as_str(const struct json_at *at, const char **out, struct err *e)
 {
     if (!cJSON_IsString(at->node))
         return wrong_type(at, "a string", e);
+    for (const char *c = at->node->valuestring; *c; c++) /* it would reach terminals and scripts */
+        if ((unsigned char)*c < ' ' || *c == 0x7f)
+            return json_err(at, ERR_INVALID, e, "holds a control character (byte %d)", *c);
     *out = at->node->valuestring;
     return 0;
 }

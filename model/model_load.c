@@ -2,6 +2,7 @@
 #include "core/file.h"
 #include "core/json.h"
 #include "core/suggest.h"
+#include "core/utf8.h"
 #include "model/model.h"
 
 #include <string.h>
@@ -48,7 +49,7 @@ static int load_file(const char *path, const char *shown, struct arena *a, struc
     rc = model_from_config(text, len, path, a, m, e);
     mem_free(text);
     if (!rc)
-        m->name = name_of(shown, a);
+        m->name = utf8_clean(a, name_of(shown, a));
     return rc;
 }
 

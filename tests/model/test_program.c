@@ -371,7 +371,8 @@ static void good(void)
         .kind = COLL_ALL_GATHER, .bytes = 8, .table = PROGRAM_NONE, .peer_op = PROGRAM_NONE};
     program_op_life(&b, program_add_op(&b, &o), (struct life){.buffer = 1, .release = true});
     program_op_wait(&b, OP_EVEN, (struct wait){.op = OP_SEG, .d_unit = -1});
-    program_op_operand(&b, OP_EVEN, (struct operand){1, OPERAND_WHOLE, ACCESS_READ, 0});
+    program_op_operand(
+        &b, OP_EVEN, (struct operand){.buffer = 1, .tensor = OPERAND_WHOLE, .access = ACCESS_READ});
     program_close_loop(&b);
     program_close_loop(&b);
     program_open_loop(&b, &(struct loop){.kind = LOOP_ITEM, .work = 0});
