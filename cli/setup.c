@@ -158,7 +158,7 @@ const struct opt setup_options[] = {
      .type = OPT_STRING,
      .meta = "p=AxB,...",
      .dflt_note = "from the layout",
-     .help = "sharding factors; only the layout's own in this version"},
+     .help = "sharding factors; not in this version"},
     {.name = "shard-group",
      .type = OPT_COUNT,
      .meta = "G",
