@@ -686,16 +686,15 @@ int calibrate_main(int argc, char **argv)
     opts_add(&c.opts, "Options", rows, sizeof(rows) / sizeof(rows[0]));
     opts_add(&c.opts, "Where", backend_rows, backend_n_rows);
     if (opts_wants_help(argc - 1, argv + 1))
-        return help(&c.opts);
-    if (!opts_parse(&c.opts, argc - 1, argv + 1, &e) && !opts_positionals(&c.opts, 0, 0, "", &e) &&
-        !backend_open(&c.on, &c.opts, &e))
+        status = help(&c.opts);
+    else if (!opts_parse(&c.opts, argc - 1, argv + 1, &e) &&
+             !opts_positionals(&c.opts, 0, 0, "", &e) && !backend_open(&c.on, &c.opts, &e))
         status = run(&c, &e);
     if (!status && c.on.t.rank == 0 && output_write(NULL, &c.out, &e))
         status = -1;
     if (status < 0)
         status = backend_fail(&c.on, &e);
-    else
-        backend_close(&c.on);
+    backend_close(&c.on);
     mem_free(c.kernels.rows);
     mem_free(c.colls.rows);
     table_release(&c.table);

@@ -386,16 +386,15 @@ int main(int argc, char **argv)
     opts_add(&s.opts, "Options", rows, sizeof(rows) / sizeof(rows[0]));
     opts_add(&s.opts, "Where", backend_rows, backend_n_rows);
     if (opts_wants_help(argc - 1, argv + 1))
-        return help(&s);
-    if (!opts_parse(&s.opts, argc - 1, argv + 1, &e) && !backend_open(&s.on, &s.opts, &e))
+        status = help(&s);
+    else if (!opts_parse(&s.opts, argc - 1, argv + 1, &e) && !backend_open(&s.on, &s.opts, &e))
         status = session_run(&s, argc, argv, &e);
     if (status >= 0 && s.on.t.rank == 0 &&
         output_write(opts_get(&s.opts, "output")->text, &s.out, &e))
         status = -1;
     if (status < 0)
         status = backend_fail(&s.on, &e);
-    else
-        backend_close(&s.on);
+    backend_close(&s.on);
     strbuf_release(&s.out);
     opts_release(&s.opts);
     arena_release(&s.arena);
