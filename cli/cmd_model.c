@@ -1,4 +1,5 @@
 /* ballast model: what is trained, and which optimizer each tensor gets. */
+#include "cli/command.h"
 #include "cli/commands.h"
 #include "cli/output.h"
 #include "core/opts.h"
@@ -35,18 +36,7 @@ static const struct opt rows[] = {
      .max = 1u << 20,
      .dflt = "1",
      .help = "sequences a rank computes at once, for --ops"},
-    {.name = "format",
-     .type = OPT_CHOICE,
-     .choices = table_formats,
-     .dflt = "table",
-     .help = "of the result"},
-    {.name = "output",
-     .letter = 'o',
-     .type = OPT_STRING,
-     .meta = "FILE",
-     .dflt_note = "standard output",
-     .help = "where it goes"},
-    OPT_HELP_ROW,
+    COMMAND_OUTPUT_ROWS,
 };
 
 struct view {
@@ -121,7 +111,7 @@ static const struct table_col list_cols[] = {
 #define N_COLS(cols) (sizeof(cols) / sizeof((cols)[0]))
 
 /* Equal tensors of all units of a class (and of all experts) are one row. */
-struct group {
+struct fold {
     const struct tensor *first;
     uint64_t count;
 };
@@ -164,7 +154,7 @@ static const char *pattern(const struct view *v, const struct tensor *t, struct 
 static void group_table(const struct view *v, struct table *t)
 {
     const struct model *m = &v->m;
-    struct group *groups = NULL;
+    struct fold *groups = NULL;
     size_t n = 0, cap = 0, g;
     struct strbuf b;
 
@@ -174,7 +164,7 @@ static void group_table(const struct view *v, struct table *t)
                 break;
         if (g == n) {
             groups = mem_grow(groups, &cap, n + 1, sizeof(*groups));
-            groups[n++] = (struct group){.first = &m->tensors[i]};
+            groups[n++] = (struct fold){.first = &m->tensors[i]};
         }
         groups[g].count++;
     }
@@ -490,42 +480,22 @@ static int run(const struct opts *o, struct arena *a, int argc, char **argv, str
     return v.format == TABLE_AS_JSON ? as_json(&v, argc, argv, out, e) : as_rows(&v, out, e);
 }
 
-static void help(const struct opts *o)
-{
-    printf("usage: ballast model MODEL [options]\n"
-           "       ballast model --list\n\n"
-           "Tensors, parameter counts, the split into matrices and tail, and the units that are\n"
-           "gathered at once.\n\n"
-           "MODEL is a Hugging Face config.json or its folder, a bundled name, or one line:\n"
-           "  block:layers=32,hidden=4096,heads=32[,ffn=4*hidden][,kv-heads=heads][,vocab=0]\n"
-           "       [,mlp=split-up|gelu|swiglu][,causal=yes|no][,tied=yes|no]\n"
-           "A file or folder called like a bundled model comes before it.\n\n");
-    opts_help(stdout, o);
-}
-
 int cmd_model(int argc, char **argv, struct err *e)
 {
-    struct arena a;
-    struct opts o;
-    struct strbuf out;
-    int rc;
+    static const struct plain_command command = {
+        .usage =
+            "usage: ballast model MODEL [options]\n"
+            "       ballast model --list\n\n"
+            "Tensors, parameter counts, the split into matrices and tail, and the units that are\n"
+            "gathered at once.\n\n"
+            "MODEL is a Hugging Face config.json or its folder, a bundled name, or one line:\n"
+            "  block:layers=32,hidden=4096,heads=32[,ffn=4*hidden][,kv-heads=heads][,vocab=0]\n"
+            "       [,mlp=split-up|gelu|swiglu][,causal=yes|no][,tied=yes|no]\n"
+            "A file or folder called like a bundled model comes before it.\n\n",
+        .rows = rows,
+        .n_rows = sizeof(rows) / sizeof(rows[0]),
+        .run = run,
+    };
 
-    opts_init(&o);
-    opts_add(&o, "Options", rows, sizeof(rows) / sizeof(rows[0]));
-    if (opts_wants_help(argc - 1, argv + 1)) {
-        help(&o);
-        opts_release(&o);
-        return 0;
-    }
-    arena_init(&a);
-    strbuf_init(&out);
-    rc = opts_parse(&o, argc - 1, argv + 1, e) || output_check_targets(&o, e) ? -1 : 0;
-    if (!rc)
-        rc = run(&o, &a, argc, argv, &out, e);
-    if (!rc)
-        rc = output_write(opts_get(&o, "output")->text, &out, e);
-    strbuf_release(&out);
-    arena_release(&a);
-    opts_release(&o);
-    return rc;
+    return command_plain(&command, argc, argv, e);
 }

@@ -25,20 +25,7 @@ static const struct opt rows[] = {
      .meta = "FILE",
      .help = "write a Chrome trace (Perfetto reads it)",
      .cli_only = true},
-    {.name = "format",
-     .type = OPT_CHOICE,
-     .choices = table_formats,
-     .dflt = "table",
-     .help = "of the result",
-     .cli_only = true},
-    {.name = "output",
-     .letter = 'o',
-     .type = OPT_STRING,
-     .meta = "FILE",
-     .dflt_note = "stdout",
-     .help = "where the result goes",
-     .cli_only = true},
-    OPT_HELP_ROW,
+    COMMAND_OUTPUT_ROWS,
 };
 
 /* With a plan file only what does not change the plan may be said beside it. */

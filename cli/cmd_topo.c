@@ -1,4 +1,5 @@
 /* ballast topo: what a cluster is - a picture, the rates that follow, what is suspicious, every constant's source. */
+#include "cli/command.h"
 #include "cli/commands.h"
 #include "cli/output.h"
 #include "cli/topo.h"
@@ -24,18 +25,7 @@ static const struct opt rows[] = {
     {.name = "export",
      .type = OPT_FLAG,
      .help = "the description alone, as a file that --cluster reads: a start for your own"},
-    {.name = "format",
-     .type = OPT_CHOICE,
-     .choices = table_formats,
-     .dflt = "table",
-     .help = "of the result"},
-    {.name = "output",
-     .letter = 'o',
-     .type = OPT_STRING,
-     .meta = "FILE",
-     .dflt_note = "standard output",
-     .help = "where it goes"},
-    OPT_HELP_ROW,
+    COMMAND_OUTPUT_ROWS,
 };
 
 /* ---- tables ---- */
@@ -267,40 +257,21 @@ static int run(const struct opts *o, struct arena *a, int argc, char **argv, str
     return 0;
 }
 
-static void help(const struct opts *o)
-{
-    printf("usage: ballast topo CLUSTER [options]\n"
-           "       ballast topo --list\n\n"
-           "A cluster as a picture, the rates that follow from it, and what is suspicious about "
-           "it.\n\n"
-           "CLUSTER is a bundled name (case does not matter) or a JSON file; topologies/README.md\n"
-           "documents its keys, and --export writes one.\n\n");
-    opts_help(stdout, o);
-}
-
 int cmd_topo(int argc, char **argv, struct err *e)
 {
-    struct arena a;
-    struct opts o;
-    struct strbuf out;
-    int rc;
+    static const struct plain_command command = {
+        .usage =
+            "usage: ballast topo CLUSTER [options]\n"
+            "       ballast topo --list\n\n"
+            "A cluster as a picture, the rates that follow from it, and what is suspicious about "
+            "it.\n\n"
+            "CLUSTER is a bundled name (case does not matter) or a JSON file; "
+            "topologies/README.md\n"
+            "documents its keys, and --export writes one.\n\n",
+        .rows = rows,
+        .n_rows = sizeof(rows) / sizeof(rows[0]),
+        .run = run,
+    };
 
-    opts_init(&o);
-    opts_add(&o, "Options", rows, sizeof(rows) / sizeof(rows[0]));
-    if (opts_wants_help(argc - 1, argv + 1)) {
-        help(&o);
-        opts_release(&o);
-        return 0;
-    }
-    arena_init(&a);
-    strbuf_init(&out);
-    rc = opts_parse(&o, argc - 1, argv + 1, e) || output_check_targets(&o, e) ? -1 : 0;
-    if (!rc)
-        rc = run(&o, &a, argc, argv, &out, e);
-    if (!rc)
-        rc = output_write(opts_get(&o, "output")->text, &out, e);
-    strbuf_release(&out);
-    arena_release(&a);
-    opts_release(&o);
-    return rc;
+    return command_plain(&command, argc, argv, e);
 }

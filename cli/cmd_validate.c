@@ -12,18 +12,7 @@
 #include <string.h>
 
 static const struct opt rows[] = {
-    {.name = "format",
-     .type = OPT_CHOICE,
-     .choices = table_formats,
-     .dflt = "table",
-     .help = "of the result"},
-    {.name = "output",
-     .letter = 'o',
-     .type = OPT_STRING,
-     .meta = "FILE",
-     .dflt_note = "stdout",
-     .help = "where the result goes"},
-    OPT_HELP_ROW,
+    COMMAND_OUTPUT_ROWS,
 };
 
 static const char *const metrics[] = {
@@ -284,50 +273,33 @@ static void print(const struct measurement *list, size_t n, enum table_format f,
     table_release(&sums);
 }
 
-static int validate(struct opts *o, int argc, char **argv, struct err *e)
+static int validate(const struct opts *o, struct arena *a, int argc, char **argv,
+                    struct strbuf *out, struct err *e)
 {
     struct measurement *list = NULL;
     size_t n = 0, cap = 0;
-    struct strbuf out;
-    struct arena a;
-    int status = 0;
+    int status = opts_positionals(o, 1, 1000, "measurement files", e);
 
-    arena_init(&a);
-    strbuf_init(&out);
     for (size_t i = 0; i < o->n_pos && !status; i++)
-        status = read_file(o->pos[i], &a, &list, &n, &cap, e);
-    if (!status) {
-        print(list, n, (enum table_format)opts_get(o, "format")->u64, argc, argv, &out);
-        status = output_write(opts_get(o, "output")->text, &out, e);
-    }
+        status = read_file(o->pos[i], a, &list, &n, &cap, e);
+    if (!status)
+        print(list, n, (enum table_format)opts_get(o, "format")->u64, argc, argv, out);
     mem_free(list);
-    strbuf_release(&out);
-    arena_release(&a);
     return status;
 }
 
 int cmd_validate(int argc, char **argv, struct err *e)
 {
-    struct opts o;
-    int status;
+    static const struct plain_command command = {
+        .usage = "usage: ballast validate FILE... [options]\n\n"
+                 "Predicts the training steps that the files measured (format ballast-steps) and "
+                 "prints the errors.\n"
+                 "Rows that this version cannot predict are skipped, named and counted. Tables of "
+                 "collectives follow.\n\n",
+        .rows = rows,
+        .n_rows = sizeof(rows) / sizeof(rows[0]),
+        .run = validate,
+    };
 
-    opts_init(&o);
-    opts_add(&o, "Options", rows, sizeof(rows) / sizeof(rows[0]));
-    if (opts_wants_help(argc - 1, argv + 1)) {
-        printf("usage: ballast validate FILE... [options]\n\n"
-               "Predicts the training steps that the files measured (format ballast-steps) and "
-               "prints the errors.\n"
-               "Rows that this version cannot predict are skipped, named and counted. Tables of "
-               "collectives follow.\n\n");
-        opts_help(stdout, &o);
-        opts_release(&o);
-        return 0;
-    }
-    status = opts_parse(&o, argc - 1, argv + 1, e) || output_check_targets(&o, e) ||
-                     opts_positionals(&o, 1, 1000, "measurement files", e) ||
-                     validate(&o, argc, argv, e)
-                 ? -1
-                 : 0;
-    opts_release(&o);
-    return status;
+    return command_plain(&command, argc, argv, e);
 }

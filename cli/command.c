@@ -70,3 +70,31 @@ int command_run(const struct command_frame *f, int argc, char **argv, struct err
     opts_release(&o);
     return status;
 }
+
+int command_plain(const struct plain_command *c, int argc, char **argv, struct err *e)
+{
+    struct strbuf out;
+    struct arena a;
+    struct opts o;
+    int status;
+
+    opts_init(&o);
+    opts_add(&o, "Options", c->rows, c->n_rows);
+    if (opts_wants_help(argc - 1, argv + 1)) {
+        fputs(c->usage, stdout);
+        opts_help(stdout, &o);
+        opts_release(&o);
+        return 0;
+    }
+    arena_init(&a);
+    strbuf_init(&out);
+    status = opts_parse(&o, argc - 1, argv + 1, e) || output_check_targets(&o, e) ? -1 : 0;
+    if (!status)
+        status = c->run(&o, &a, argc, argv, &out, e);
+    if (status >= 0 && output_write(opts_get(&o, "output")->text, &out, e))
+        status = -1;
+    strbuf_release(&out);
+    arena_release(&a);
+    opts_release(&o);
+    return status;
+}

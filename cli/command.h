@@ -4,6 +4,7 @@
 
 #include "cli/setup.h"
 #include "core/strbuf.h"
+#include "core/table.h"
 
 struct command_frame {
     const char *usage;
@@ -18,5 +19,33 @@ struct command_frame {
 };
 
 int command_run(const struct command_frame *f, int argc, char **argv, struct err *e);
+
+/* A command without a job: options, help, and a result that goes to --output. */
+struct plain_command {
+    const char *usage;
+    const struct opt *rows;
+    size_t n_rows;
+    /* Fills `out`. Returns 0, 1 or -1. */
+    int (*run)(const struct opts *o, struct arena *a, int argc, char **argv, struct strbuf *out,
+               struct err *e);
+};
+int command_plain(const struct plain_command *c, int argc, char **argv, struct err *e);
+
+/* The rows that every command ends with. */
+#define COMMAND_OUTPUT_ROWS                                                                        \
+    {.name = "format",                                                                             \
+     .type = OPT_CHOICE,                                                                           \
+     .choices = table_formats,                                                                     \
+     .dflt = "table",                                                                              \
+     .help = "of the result",                                                                      \
+     .cli_only = true},                                                                            \
+        {.name = "output",                                                                         \
+         .letter = 'o',                                                                            \
+         .type = OPT_STRING,                                                                       \
+         .meta = "FILE",                                                                           \
+         .dflt_note = "stdout",                                                                    \
+         .help = "where the result goes",                                                          \
+         .cli_only = true},                                                                        \
+        OPT_HELP_ROW
 
 #endif
