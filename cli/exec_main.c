@@ -49,7 +49,8 @@ static const struct opt rows[] = {
     {.name = "plant",
      .type = OPT_STRING,
      .meta = "FAULT",
-     .help = "for tests, a fault on purpose: kill, oom, mpi, stall or skip[:RANK[:PHASE]]"},
+     .help = "for tests, a fault on purpose: kill, oom, mpi, stall, skip[:RANK[:PHASE]], or "
+             "shift, stale[:RANK]"},
     {.name = "format",
      .type = OPT_CHOICE,
      .choices = table_formats,
@@ -87,10 +88,12 @@ static int on_op(void *ctx, const struct exec_run *r, const struct instance *i, 
 
 /* ---- the proof ---- */
 
+static const char *const evidences[] = {NULL, "gathered", "updated"}; /* enum check_evidence */
+
 static void check_text(struct session *s, const struct check_result *c)
 {
     struct strbuf *b = &s->out;
-    bool bits = c->n_differ == 0;
+    bool bits = c->evidence == CHECK_NOTHING;
 
     strbuf_printf(b,
                   "%s under %s and under ddp: %u ranks, %u steps, seed %llu, %s products, ordered "
@@ -113,10 +116,13 @@ static void check_text(struct session *s, const struct check_result *c)
     else if (check_holds(c))
         strbuf_printf(b, "check: within %llu ulp (%llu allowed, docs/MODEL.md)\n",
                       (unsigned long long)c->max_ulp, (unsigned long long)c->allowed_ulp);
-    else if (c->n_differ)
-        strbuf_printf(b, "check: DIFFERS in %llu parameters by up to %llu ulp; %s; first in %s\n",
-                      (unsigned long long)c->n_differ, (unsigned long long)c->max_ulp, c->first,
-                      c->concerned);
+    else if (c->evidence != CHECK_NOTHING)
+        strbuf_printf(
+            b, "check: DIFFERS in %llu parameters by up to %llu ulp; %s step %u %s %s%s%s\n",
+            (unsigned long long)c->n_differ, (unsigned long long)c->max_ulp,
+            c->evidence == CHECK_GATHERED ? "gathers of" : "updates of", c->evidence_step,
+            c->evidence == CHECK_GATHERED ? "brought wrong:" : "left wrong:", c->concerned,
+            c->first[0] ? "; after " : "", c->first);
     else
         strbuf_puts(b, "check: DIFFERS in the losses\n");
 }
@@ -137,6 +143,8 @@ static void check_json(struct session *s, const struct check_result *c, int argc
     json_add_u64(doc, "parameters_that_differ", c->n_differ);
     json_add_u64(doc, "max_ulp", c->max_ulp);
     json_add_u64(doc, "allowed_ulp", c->allowed_ulp);
+    json_add_str(doc, "evidence", evidences[c->evidence]);
+    json_add_u64(doc, "evidence_step", c->evidence_step);
     json_add_str(doc, "first_difference", c->first[0] ? c->first : NULL);
     json_add_str(doc, "tensors_concerned", c->concerned[0] ? c->concerned : NULL);
     json_add_bool(doc, "bytes_equal", c->bytes_equal);
@@ -330,6 +338,11 @@ static int replay(struct session *s, int argc, char **argv, struct err *e)
 
 /* ---- frame ---- */
 
+static uint32_t planted(const struct session *s, enum plant_kind k)
+{
+    return s->plant.kind == k ? s->plant.rank : PROGRAM_NONE;
+}
+
 static int session_run(struct session *s, int argc, char **argv, struct err *e)
 {
     const char *plant = opts_get(&s->opts, "plant")->text;
@@ -347,13 +360,12 @@ static int session_run(struct session *s, int argc, char **argv, struct err *e)
     s->o = (struct run_options){.seed = opts_get(&s->opts, "seed")->u64,
                                 .ordered = opts_get(&s->opts, "deterministic")->set,
                                 .lr = opts_get(&s->opts, "lr")->d,
-                                .shift_segment = PROGRAM_NONE,
-                                .stale_unit = PROGRAM_NONE,
-                                .skip_owner =
-                                    s->plant.kind == PLANT_SKIP ? s->plant.rank : PROGRAM_NONE,
+                                .shift_segment = planted(s, PLANT_SHIFT),
+                                .stale_unit = planted(s, PLANT_STALE),
+                                .skip_owner = planted(s, PLANT_SKIP),
                                 .on_op = on_op,
                                 .on_op_ctx = s};
-    if (plant_fits(&s->plant, &s->program, e))
+    if (plant_fits(&s->plant, &s->program, opts_get(&s->opts, "steps")->u64, e))
         return -1;
     return opts_get(&s->opts, "check")->set ? prove(s, argc, argv, e) : replay(s, argc, argv, e);
 }

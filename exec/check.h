@@ -11,6 +11,13 @@
 
 #include "exec/run.h"
 
+/* Where the first step that differs does so. */
+enum check_evidence {
+    CHECK_NOTHING,
+    CHECK_GATHERED, /* what gathers brought is not what ddp holds */
+    CHECK_UPDATED, /* gathers brought the right parameters, and its updates (and refresh) left others */
+};
+
 struct check_result {
     uint32_t steps;
     double *loss, *loss_ddp; /* [steps], in arena */
@@ -19,7 +26,9 @@ struct check_result {
         max_ulp; /* largest distance of a parameter over ranks, in the numbers of its dtype between the two; where
                        * allowed_ulp is not 0 in units of the last place of the tensor's largest element */
     uint64_t n_differ; /* parameters that differ, over ranks */
-    char first[160];   /* the first difference, or "" */
+    enum check_evidence evidence;
+    uint32_t evidence_step; /* from 1 */
+    char first[160];        /* the first difference in what a step left, or "" */
     char concerned
         [512]; /* tensors of the first step that differs, with owners and ranks that saw it, or "" */
     uint64_t

@@ -51,18 +51,48 @@ int plant_parse(const char *text, struct plant *p, struct err *e)
     }
     if (phase && parse_phase(phase + 1, &p->phase, e))
         return -1;
-    return p->kind == PLANT_SKIP && p->phase != PHASE_OPTIMIZER
-               ? err_set(e, ERR_USAGE, "--plant: skip is in the optimizer")
-               : 0;
+    if (p->kind == PLANT_SKIP && p->phase != PHASE_OPTIMIZER)
+        return err_set(e, ERR_USAGE, "--plant: skip is in the optimizer");
+    if (phase && (p->kind == PLANT_SHIFT || p->kind == PLANT_STALE))
+        return err_set(e, ERR_USAGE,
+                       "--plant: %s is where segments are gathered; it takes no phase",
+                       kinds[p->kind]);
+    return 0;
 }
 
-int plant_fits(const struct plant *p, const struct program *program, struct err *e)
+/* Is there a gather of owner segments for the unit that plants spoil (move.c)? */
+static bool gathers_segments(const struct program *p)
+{
+    uint32_t unit = p->model->n_units > 1;
+
+    for (uint32_t i = 0; i < p->n_ops; i++) {
+        const struct op *o = &p->ops[i];
+        const struct segment_table *t = &p->segment_tables[o->coll.table];
+
+        if (o->kind == OP_COLLECTIVE && o->coll.kind == COLL_SEGMENT_GATHER &&
+            o->phase != PHASE_OPTIMIZER && unit < t->n_units && t->start[unit] < t->start[unit + 1])
+            return true;
+    }
+    return false;
+}
+
+int plant_fits(const struct plant *p, const struct program *program, uint64_t steps, struct err *e)
 {
     if (p->kind == PLANT_NONE)
         return 0;
     if (p->rank >= program->world)
         return err_set(e, ERR_INVALID, "--plant: there is no rank %u, the plan has %u", p->rank,
                        program->world);
+    if ((p->kind == PLANT_SHIFT || p->kind == PLANT_STALE) && !gathers_segments(program))
+        return err_set(
+            e, ERR_INVALID,
+            "--plant: %s needs gathers of owner segments, this plan has none; expected a "
+            "layout with owners on several ranks",
+            kinds[p->kind]);
+    if (p->kind == PLANT_STALE && steps < 2)
+        return err_set(e, ERR_INVALID,
+                       "--plant: stale shows from the second step on, and there is %llu",
+                       (unsigned long long)steps);
     for (uint32_t i = 0; i < program->n_ops; i++)
         if (program->ops[i].phase == p->phase)
             return 0;

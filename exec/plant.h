@@ -1,5 +1,6 @@
-/* exec/plant.h - faults on purpose, for tests: one rank dies, runs out of memory, makes MPI fail, gets stuck, or forgets
- * its updates, at the first operation of a phase. */
+/* exec/plant.h - faults on purpose, for tests. At the first operation of a phase one rank dies, runs out of memory, makes
+ * MPI fail or gets stuck: the job has to end. Or it goes on with wrong numbers, which the check has to find: it forgets
+ * its updates, or spoils what the gathers of owner segments brought it for unit 1 (of the only one). */
 #ifndef BALLAST_EXEC_PLANT_H
 #define BALLAST_EXEC_PLANT_H
 
@@ -11,7 +12,9 @@
     X(PLANT_OOM, "oom")     /* asks for more memory than there is */                               \
     X(PLANT_MPI, "mpi")     /* sends to a rank that does not exist */                              \
     X(PLANT_STALL, "stall") /* sleeps for ever */                                                  \
-    X(PLANT_SKIP, "skip")   /* forgets the updates of the matrices that it owns */
+    X(PLANT_SKIP, "skip")   /* forgets the updates of the matrices that it owns */                 \
+    X(PLANT_SHIFT, "shift") /* puts the unit's first segment an element too far */                 \
+    X(PLANT_STALE, "stale") /* keeps from the first step on what it gathered */
 #define PLANT_ENUM(k, name) k,
 enum plant_kind { PLANT_KINDS(PLANT_ENUM) PLANT_N };
 #undef PLANT_ENUM
@@ -22,10 +25,10 @@ struct plant {
     enum phase phase;
 };
 
-/* "KIND[:RANK[:PHASE]]"; rank 0 and forward (skip: optimizer) when they are not given. */
+/* "KIND[:RANK[:PHASE]]"; rank 0 and forward (skip: optimizer) when they are not given. shift and stale have no phase. */
 int plant_parse(const char *text, struct plant *p, struct err *e);
-/* Refuses a rank or phase that the program does not have. */
-int plant_fits(const struct plant *p, const struct program *program, struct err *e);
+/* Refuses a rank, a phase or gathers of owner segments that the program does not have, and fewer steps than show it. */
+int plant_fits(const struct plant *p, const struct program *program, uint64_t steps, struct err *e);
 /* Before an operation of that phase. */
 int plant_happen(const struct plant *p, const struct exec_run *r, enum phase phase, struct err *e);
 

@@ -18,8 +18,27 @@ on 4 "$work/p.json" --check --steps 2 --plant mpi:1:optimizer
 refused 'an error of MPI' 4 'rank 1: '
 on 4 "$work/p.json" --check --steps 2 --watchdog 3s --plant stall:1:optimizer
 refused 'a rank that is stuck' 4 'rank 1 is furthest behind, at optimizer: '
+# Wrong numbers: the line says in which step, by what kind of evidence, in which tensors, and on which rank.
+found() { # name evidence rank
+    if [ "$status" = 1 ] && grep -q "^check: DIFFERS in .* $2: .*layers[.]0[.].*(owner [0-3]).*; on rank $3" "$work/out"; then good; else bad "$1: status $status"; fi
+}
 on 4 "$work/p.json" --check --steps 2 --plant skip:1
-if [ "$status" = 1 ] && grep -q '^check: DIFFERS' "$work/out"; then good; else bad "skip: status $status"; fi
+found 'forgotten updates' 'updates of step 1 left wrong' '0 1 2 3'
+on 4 "$work/p.json" --check --steps 2 --plant stale:2
+found 'a stale refresh' 'updates of step 2 left wrong' '2;'
+for gather in p2p ring hierarchical padded; do
+    plan o.json 4 owner --gather $gather || { bad plan; end; }
+    on 4 "$work/o.json" --check --steps 2 --plant shift:2
+    found "a segment shifted, $gather" 'gathers of step [12] brought wrong' '2;'
+    on 4 "$work/o.json" --check --steps 2 --plant stale:3
+    found "a stale buffer, $gather" 'gathers of step 2 brought wrong' '3;'
+done
+on 4 "$work/o.json" --check --steps 1 --plant stale
+refused 'a stale buffer in one step' 3 'stale shows from the second step on'
+on 4 "$work/o.json" --check --plant stale:1:forward
+refused 'a stale buffer in a phase' 2 'takes no phase'
+plan d.json 4 ddp && on 4 "$work/d.json" --check --plant shift:1
+refused 'a segment shifted where there is none' 3 'needs gathers of owner segments'
 
 on 3 "$work/p.json" --check
 refused 'a wrong number of ranks' 3 'is for 4 ranks, this job has 3'
