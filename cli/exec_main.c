@@ -15,6 +15,8 @@
 #include <signal.h>
 #include <string.h>
 
+static const char *const token_types[] = {"u16", "u32", NULL};
+
 static const struct opt rows[] = {
     {.name = "steps",
      .type = OPT_COUNT,
@@ -46,6 +48,16 @@ static const struct opt rows[] = {
      .dflt = "0.02",
      .hi = 100,
      .help = "learning rate of matrices"},
+    {.name = "tokens",
+     .type = OPT_STRING,
+     .meta = "FILE",
+     .dflt_note = "made from the seed",
+     .help = "train on these token ids: flat, little-endian, unsigned"},
+    {.name = "tokens-type",
+     .type = OPT_CHOICE,
+     .choices = token_types,
+     .dflt = "u16",
+     .help = "of the ids in --tokens"},
     {.name = "plant",
      .type = OPT_STRING,
      .meta = "FAULT",
@@ -73,6 +85,7 @@ struct session {
     struct backend on;
     struct run_options o;
     struct plant plant;
+    struct token_file tokens;
     struct strbuf out;
 };
 
@@ -343,13 +356,40 @@ static uint32_t planted(const struct session *s, enum plant_kind k)
     return s->plant.kind == k ? s->plant.rank : PROGRAM_NONE;
 }
 
+/* All that the run will read is looked at before it starts. */
+static int open_tokens(struct session *s, struct err *e)
+{
+    const struct job *j = &s->plan.job;
+    const char *path = opts_get(&s->opts, "tokens")->text;
+    const struct opt_val *type = opts_get(&s->opts, "tokens-type");
+    uint64_t steps = opts_get(&s->opts, "steps")->u64;
+
+    if (!path)
+        return type->set ? err_set(e, ERR_USAGE,
+                                   "--tokens-type is of the ids in --tokens, which is "
+                                   "not given")
+                         : 0;
+    if (s->plan.model.classes[s->plan.model.units[0].class_id].kind != UNIT_EMBED)
+        return err_set(e, ERR_INVALID,
+                       "--tokens: '%.200s' has no embedding; expected a model that reads tokens",
+                       s->plan.model.name);
+    if (!opts_get(&s->opts, "check")->set)
+        steps += opts_get(&s->opts, "warmup")->u64;
+    if (token_file_open(&s->tokens, path, type->u64 ? 4 : 2, j->seq_len, e) ||
+        token_file_check(&s->tokens, s->plan.model.vocab,
+                         steps * j->grad_accum * s->plan.world * j->micro_batch, e))
+        return err_prefix(e, "--tokens");
+    s->o.tokens = &s->tokens;
+    return 0;
+}
+
 static int session_run(struct session *s, int argc, char **argv, struct err *e)
 {
     const char *plant = opts_get(&s->opts, "plant")->text;
 
     if (plant && plant_parse(plant, &s->plant, e))
         return -1;
-    if (opts_positionals(&s->opts, 1, 1, "PLAN", e) ||
+    if (opts_positionals(&s->opts, 1, 1, "PLAN", e) || output_check_targets(&s->opts, e) ||
         plan_load(s->opts.pos[0], &s->arena, &s->plan, e) || layout_check(&s->plan, e) ||
         layout_lower(&s->plan, &s->arena, &s->program, e))
         return -1;
@@ -365,7 +405,8 @@ static int session_run(struct session *s, int argc, char **argv, struct err *e)
                                 .skip_owner = planted(s, PLANT_SKIP),
                                 .on_op = on_op,
                                 .on_op_ctx = s};
-    if (plant_fits(&s->plant, &s->program, opts_get(&s->opts, "steps")->u64, e))
+    if (open_tokens(s, e) ||
+        plant_fits(&s->plant, &s->program, opts_get(&s->opts, "steps")->u64, e))
         return -1;
     return opts_get(&s->opts, "check")->set ? prove(s, argc, argv, e) : replay(s, argc, argv, e);
 }
@@ -407,6 +448,7 @@ int main(int argc, char **argv)
     if (status < 0)
         status = backend_fail(&s.on, &e);
     backend_close(&s.on);
+    token_file_close(&s.tokens);
     strbuf_release(&s.out);
     opts_release(&s.opts);
     arena_release(&s.arena);

@@ -46,14 +46,14 @@ static const char *value_of(const struct opts *o, const char *name)
 
 int output_check_targets(const struct opts *o, struct err *e)
 {
-    static const char *const outs[] = {"output", "trace"}, *const ins[] = {"cluster", "job",
-                                                                           "plan"};
+    static const char *const outs[] = {"output", "trace"}, *const ins[] = {"cluster", "job", "plan",
+                                                                           "tokens"};
     char config[4096];
 
-    for (size_t i = 0; i < 2; i++) {
+    for (size_t i = 0; i < sizeof(outs) / sizeof(outs[0]); i++) {
         const char *out = value_of(o, outs[i]), *hit = NULL;
 
-        for (size_t k = 0; out && k < 3; k++) {
+        for (size_t k = 0; out && k < sizeof(ins) / sizeof(ins[0]); k++) {
             const char *in = value_of(o, ins[k]);
 
             if (in && same_file(out, in))

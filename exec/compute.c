@@ -388,15 +388,14 @@ static void residual(struct exec_run *r, const struct op *o, struct views *v, bo
 
 /* ---- tokens and losses ---- */
 
-/* Tokens and their targets of a micro-batch, made where they are needed: they depend on names only. */
+/* Tokens and their targets of a micro-batch, made or read where they are needed: they depend on names only. */
 static int64_t *tokens(struct exec_run *r, const struct instance *i, bool targets)
 {
     const struct job *j = &r->plan->job;
     uint64_t n = j->micro_batch * j->seq_len;
     int64_t *x = run_scratch(r, SCRATCH_PACK, 2 * n * sizeof(*x));
 
-    data_tokens(r->o.seed, r->step, i->micro, r->t->rank, r->p->model->vocab, j->micro_batch,
-                j->seq_len, x, x + n);
+    data_batch(r, i->micro, x, x + n);
     return targets ? x + n : x;
 }
 

@@ -38,6 +38,21 @@ void data_tokens(uint64_t seed, uint64_t step, uint64_t micro, uint32_t rank, ui
     }
 }
 
+void data_batch(const struct exec_run *r, uint32_t micro, int64_t *inputs, int64_t *targets)
+{
+    const struct job *j = &r->plan->job;
+    uint64_t n = j->seq_len, first;
+
+    if (!r->o.tokens) {
+        data_tokens(r->o.seed, r->step, micro, r->t->rank, r->p->model->vocab, j->micro_batch, n,
+                    inputs, targets);
+        return;
+    }
+    first = (((r->step - 1) * r->p->n_micro + micro) * r->p->world + r->t->rank) * j->micro_batch;
+    for (uint64_t s = 0; s < j->micro_batch; s++)
+        token_file_read(r->o.tokens, first + s, inputs + s * n, targets + s * n);
+}
+
 /* The sum of four uniform numbers is close enough to normal, and the same on every machine. */
 float data_weight(uint64_t seed, uint64_t tensor, uint64_t i, float mean, float sd)
 {

@@ -10,6 +10,7 @@
 
 #include "exec/collective.h"
 #include "exec/held.h"
+#include "exec/tokens.h"
 #include "exec/transport.h"
 #include "kernels/kernels.h"
 #include "model/plan.h"
@@ -32,8 +33,9 @@ struct run_time {
 struct exec_run;
 struct run_options {
     uint64_t seed;
-    bool ordered; /* deterministic reductions */
-    double lr;    /* of matrices; AdamW takes a tenth */
+    bool ordered;                    /* deterministic reductions */
+    double lr;                       /* of matrices; AdamW takes a tenth */
+    const struct token_file *tokens; /* checked for all steps; NULL: made from the seed */
     /* plants, each a rank or PROGRAM_NONE: it forgets its updates; puts the first segment that it gathers of unit 1 (of the
      * only one) an element too far; keeps from the first step on what it gathered of that unit */
     uint32_t skip_owner, shift_segment, stale_unit;
@@ -126,6 +128,9 @@ int run_update(struct exec_run *r, const struct op *o, const struct instance *i)
 uint64_t data_hash(uint64_t a, uint64_t b, uint64_t c, uint64_t d);
 void data_tokens(uint64_t seed, uint64_t step, uint64_t micro, uint32_t rank, uint64_t vocab,
                  uint64_t sequences, uint64_t seq_len, int64_t *inputs, int64_t *targets);
+/* A micro-batch of this rank and step, from the file or made: [micro_batch][seq_len] each. In a file steps, micro-batches
+ * and ranks follow one another in this order, so that a global batch is the same sequences whatever shares it out. */
+void data_batch(const struct exec_run *r, uint32_t micro, int64_t *inputs, int64_t *targets);
 /* Element i of tensor t at the start: normal-like with deviation `sd` around `mean`. */
 float data_weight(uint64_t seed, uint64_t tensor, uint64_t i, float mean, float sd);
 

@@ -25,6 +25,13 @@ for gemm in blas reference; do
         fi
     done
 done
+# tokens from a file: 8 sequences of 16 + 1 ids below 64
+awk 'BEGIN { for (i = 0; i < 136; i++) printf "%c%c", 1 + (7 * i + i * i) % 63, 128 }' | LC_ALL=C tr '\200' '\000' >"$work/t.bin"
+for layout in owner zero1-owner zero3+gather; do
+    plan p.json 3 $layout || { bad "plan tokens $layout"; continue; }
+    on 3 "$work/p.json" --check --steps 4 --tokens "$work/t.bin"
+    verdict "$layout on tokens from a file"
+done
 plan p.json 64 owner 'block:layers=1,hidden=64,ffn=128,heads=4' && on 64 "$work/p.json" --check --steps 1
 verdict 'owner on 64 ranks'
 end
