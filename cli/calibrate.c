@@ -9,7 +9,7 @@
  * coefficients, none negative, minimise the squared error over the time, so that an operation counts by how long it
  * takes and not by how often it was seen. What the model leaves out lands in the error that is printed: caches, and that a
  * byte of a sum costs more than a byte of a copy. */
-#include "cli/backend.h"
+#include "cli/machine.h"
 #include "cli/commands.h"
 #include "cli/output.h"
 #include "core/table.h"
@@ -203,7 +203,7 @@ static void coll_features(const struct program *p, const struct op *o, const str
 struct calibration {
     struct opts opts;
     struct arena arena;
-    struct backend on;
+    struct machine on;
     struct fit kernels, colls;
     double peak_flops, copy_Bps, call_s, link_Bps;
     uint64_t n_steps;
@@ -281,7 +281,7 @@ static int on_op(void *ctx, const struct exec_run *r, const struct instance *i, 
     const struct op *o = &r->p->ops[i->op];
 
     (void)e;
-    backend_doing(ctx, "%s of %s: %s of unit %s", phase_name(o->phase), r->plan->layout_full,
+    machine_doing(ctx, "%s of %s: %s of unit %s", phase_name(o->phase), r->plan->layout_full,
                   o->name, r->p->model->units[i->unit].name);
     return 0;
 }
@@ -311,8 +311,8 @@ static int steps(struct calibration *c, const char *model, const char *layout, e
         goto out;
     choose_owners(&plan);
     if (layout_lower(&plan, &a, &p, e) ||
-        sample_steps(&plan, &p, &c->on.t, c->on.gemm, &ro,
-                     (uint32_t)opts_get(&c->opts, "steps")->u64, &a, &s, &n, e))
+        sample_steps(&plan, &p, &c->on.b, &ro, (uint32_t)opts_get(&c->opts, "steps")->u64, &a, &s,
+                     &n, e))
         goto out;
     for (size_t i = 0; i < n; i++) {
         const struct op *op = &p.ops[s[i].id.op];
@@ -367,7 +367,7 @@ static void alone(struct calibration *c, double s[N_GRID])
 {
     double x[MAX_X];
 
-    backend_doing(&c->on, "products and copies alone");
+    machine_doing(&c->on, "products and copies alone");
     for (int i = 0; i < N_GRID; i++) {
         struct kernel_call k = {.kernel = KERNEL_GEMM,
                                 .m = grid[i][0],
@@ -376,14 +376,14 @@ static void alone(struct calibration *c, double s[N_GRID])
                                 .batch = 1,
                                 .launches = 1};
 
-        s[i] = sample_gemm(c->on.gemm, k.m, k.n, k.k);
+        s[i] = sample_gemm(&c->on.b, k.m, k.n, k.k);
         kernel_features(&k, x);
         if (c->dtype == DTYPE_FP32) /* others convert around the product */
             fit_add(&c->kernels, x, s[i]);
         c->peak_flops = fmax(c->peak_flops, 2.0 * (double)(k.m * k.n * k.k) / s[i]);
     }
-    c->copy_Bps = sample_copy_Bps(64 << 20);
-    c->call_s = sample_call_s();
+    c->copy_Bps = sample_copy_Bps(&c->on.b, 64 << 20);
+    c->call_s = sample_launch_s(&c->on.b);
 }
 
 static const struct {
@@ -414,8 +414,8 @@ static int collectives_alone(struct calibration *c, struct coll_row **out, size_
             for (uint32_t z = 0; z < N_SIZES; z++) {
                 struct coll_row x = {.kind = k, .n = r, .bytes = (size_t)4096 << 4 * z};
 
-                backend_doing(&c->on, "%s alone on %u ranks", coll_kind_name(kinds[k].kind), r);
-                if (sample_collective(&c->on.t, kinds[k].kind, r, x.bytes, &x.s, e))
+                machine_doing(&c->on, "%s alone on %u ranks", coll_kind_name(kinds[k].kind), r);
+                if (sample_collective(&c->on.b, kinds[k].kind, r, x.bytes, &x.s, e))
                     return -1;
                 x.x[Y_BASE] = 1;
                 x.x[Y_STEP] = kinds[k].rounds * (r - 1);
@@ -678,23 +678,23 @@ int calibrate_main(int argc, char **argv)
     int status = -1;
 
     memset(&c, 0, sizeof(c));
-    backend_init(&c.on);
+    machine_init(&c.on);
     arena_init(&c.arena);
     strbuf_init(&c.out);
     table_init(&c.table, cols, sizeof(cols) / sizeof(cols[0]));
     opts_init(&c.opts);
     opts_add(&c.opts, "Options", rows, sizeof(rows) / sizeof(rows[0]));
-    opts_add(&c.opts, "Where", backend_rows, backend_n_rows);
+    opts_add(&c.opts, "Where", machine_rows, machine_n_rows);
     if (opts_wants_help(argc - 1, argv + 1))
         status = help(&c.opts);
     else if (!opts_parse(&c.opts, argc - 1, argv + 1, &e) &&
-             !opts_positionals(&c.opts, 0, 0, "", &e) && !backend_open(&c.on, &c.opts, &e))
+             !opts_positionals(&c.opts, 0, 0, "", &e) && !machine_open(&c.on, &c.opts, &e))
         status = run(&c, &e);
     if (!status && c.on.t.rank == 0 && output_write(NULL, &c.out, &e))
         status = -1;
     if (status < 0)
-        status = backend_fail(&c.on, &e);
-    backend_close(&c.on);
+        status = machine_fail(&c.on, &e);
+    machine_close(&c.on);
     mem_free(c.kernels.rows);
     mem_free(c.colls.rows);
     table_release(&c.table);

@@ -1,7 +1,7 @@
 /* ballast-exec PLAN: replays a plan's step program on this machine. A program of its own, without GLPK: it lowers the
  * plan, predicts it, runs it on every rank (started by mpirun or srun when there are several), and puts both side by side.
  * `ballast exec` starts it. */
-#include "cli/backend.h"
+#include "cli/machine.h"
 #include "cli/commands.h"
 #include "cli/output.h"
 #include "core/table.h"
@@ -82,7 +82,7 @@ struct session {
     struct arena arena;
     struct plan plan;
     struct program program;
-    struct backend on;
+    struct machine on;
     struct run_options o;
     struct plant plant;
     struct token_file tokens;
@@ -94,7 +94,7 @@ static int on_op(void *ctx, const struct exec_run *r, const struct instance *i, 
     struct session *s = ctx;
     const struct op *o = &r->p->ops[i->op];
 
-    backend_doing(&s->on, "%s: %s of unit %s", phase_name(o->phase), o->name,
+    machine_doing(&s->on, "%s: %s of unit %s", phase_name(o->phase), o->name,
                   r->p->model->units[i->unit].name);
     return plant_happen(&s->plant, r, o->phase, e);
 }
@@ -173,8 +173,8 @@ static int prove(struct session *s, int argc, char **argv, struct err *e)
     struct check_result c;
     bool good;
 
-    if (check_run(&s->plan, &s->on.t, s->on.gemm, &s->o, (uint32_t)opts_get(&s->opts, "steps")->u64,
-                  &s->arena, &c, e))
+    if (check_run(&s->plan, &s->on.b, &s->o, (uint32_t)opts_get(&s->opts, "steps")->u64, &s->arena,
+                  &c, e))
         return -1;
     good = check_holds(&c);
     if (opts_get(&s->opts, "format")->u64 == TABLE_AS_JSON)
@@ -332,7 +332,7 @@ static int replay(struct session *s, int argc, char **argv, struct err *e)
     for (uint32_t i = 0; i < s->program.n_ops; i++)
         if (s->program.ops[i].kind == OP_COLLECTIVE && s->program.ops[i].coll.algo == ALGO_AUTO)
             s->program.ops[i].coll.algo = ALGO_RING;
-    status = exec_init(&r, &s->plan, &s->program, &s->on.t, s->on.gemm, &s->o, e);
+    status = exec_init(&r, &s->plan, &s->program, &s->on.b, &s->o, e);
     if (!status)
         status = sim_predict(&s->program, &s->plan.cluster, &so, &s->arena, &p, e);
     for (uint64_t i = 0; i < warm + n && !status; i++) {
@@ -432,22 +432,22 @@ int main(int argc, char **argv)
     if (argc > 1 && !strcmp(argv[1], "calibrate"))
         return calibrate_main(argc - 1, argv + 1);
     memset(&s, 0, sizeof(s));
-    backend_init(&s.on);
+    machine_init(&s.on);
     arena_init(&s.arena);
     strbuf_init(&s.out);
     opts_init(&s.opts);
     opts_add(&s.opts, "Options", rows, sizeof(rows) / sizeof(rows[0]));
-    opts_add(&s.opts, "Where", backend_rows, backend_n_rows);
+    opts_add(&s.opts, "Where", machine_rows, machine_n_rows);
     if (opts_wants_help(argc - 1, argv + 1))
         status = help(&s);
-    else if (!opts_parse(&s.opts, argc - 1, argv + 1, &e) && !backend_open(&s.on, &s.opts, &e))
+    else if (!opts_parse(&s.opts, argc - 1, argv + 1, &e) && !machine_open(&s.on, &s.opts, &e))
         status = session_run(&s, argc, argv, &e);
     if (status >= 0 && s.on.t.rank == 0 &&
         output_write(opts_get(&s.opts, "output")->text, &s.out, &e))
         status = -1;
     if (status < 0)
-        status = backend_fail(&s.on, &e);
-    backend_close(&s.on);
+        status = machine_fail(&s.on, &e);
+    machine_close(&s.on);
     token_file_close(&s.tokens);
     strbuf_release(&s.out);
     opts_release(&s.opts);

@@ -70,21 +70,21 @@ struct training {
 };
 
 static int start(struct training *x, const struct plan *plan, const struct program *p,
-                 struct transport *t, const struct kernel_gemm *gemm, const struct run_options *o,
-                 uint32_t steps, struct arena *a, struct err *e)
+                 struct backend *b, const struct run_options *o, uint32_t steps, struct arena *a,
+                 struct err *e)
 {
     x->loss = ARENA_NEW(a, double, steps);
-    return exec_init(&x->r, plan, p, t, gemm, o, e);
+    return exec_init(&x->r, plan, p, b, o, e);
 }
 
 static int one_step(struct training *x, uint32_t s, struct err *e)
 {
-    uint64_t sent = x->r.t->n_sent, received = x->r.t->n_received;
+    uint64_t sent = x->r.b->n_sent, received = x->r.b->n_received;
 
     if (exec_step(&x->r, e) || exec_loss(&x->r, &x->loss[s], e))
         return -1;
-    x->sent = x->r.t->n_sent - sent;
-    x->received = x->r.t->n_received - received;
+    x->sent = x->r.b->n_sent - sent;
+    x->received = x->r.b->n_received - received;
     return 0;
 }
 
@@ -94,14 +94,22 @@ static double last_place(enum dtype d, double x)
     return x > 0 ? ldexp(1, ilogb(x) - (d == DTYPE_BF16 ? 7 : 23)) : 1;
 }
 
+/* The resident parameters; owned by the caller. */
+static char *to_host(const struct exec_run *r)
+{
+    struct run_buffer *b = run_find((struct exec_run *)(uintptr_t)r, r->p->known.params, 0, 0);
+    char *host = mem_alloc(1, b->bytes);
+
+    r->b->lib->download(r->b, STREAM_COMPUTE, host, b->data, b->bytes);
+    return host;
+}
+
 /* Everything that this rank holds, now. Marks the tensors that differ. */
 static void compare(const struct training *x, const struct training *ddp, bool relative,
                     struct verdict *v, bool *differ)
 {
     const struct program *p = x->r.p;
-    struct run_buffer *mine = run_find((struct exec_run *)(uintptr_t)&x->r, p->known.params, 0, 0);
-    struct run_buffer *theirs =
-        run_find((struct exec_run *)(uintptr_t)&ddp->r, ddp->r.p->known.params, 0, 0);
+    char *mine = to_host(&x->r), *theirs = to_host(&ddp->r);
     enum dtype d = p->buffers[p->known.params].dtype;
     size_t size = dtype_bytes(d, 1);
 
@@ -116,8 +124,8 @@ static void compare(const struct training *x, const struct training *ddp, bool r
             float a, b;
             int64_t ulp;
 
-            dtype_load(d, (char *)mine->data + (h->param_at + i) * size, &a, 1);
-            dtype_load(d, (char *)theirs->data + (h->flat_at + first + i) * size, &b, 1);
+            dtype_load(d, mine + (h->param_at + i) * size, &a, 1);
+            dtype_load(d, theirs + (h->flat_at + first + i) * size, &b, 1);
             largest = fmax(largest, fabs((double)b));
             if (memcmp(&a, &b, sizeof(a)) == 0)
                 continue;
@@ -138,6 +146,8 @@ static void compare(const struct training *x, const struct training *ddp, bool r
             worst = ceil(worst / last_place(d, largest));
         v->max_ulp = worst > (double)v->max_ulp ? (uint64_t)worst : v->max_ulp;
     }
+    mem_free(mine);
+    mem_free(theirs);
 }
 
 /* "layer0.q (owner 1), ...; seen by ranks 0 2" */
@@ -258,9 +268,8 @@ static int lower_ddp(const struct plan *plan, struct arena *a, struct plan **ddp
     return layout_place(*ddp, a, e) || layout_lower(*ddp, a, p, e) ? -1 : 0;
 }
 
-int check_run(const struct plan *plan, struct transport *t, const struct kernel_gemm *gemm,
-              const struct run_options *o, uint32_t steps, struct arena *a, struct check_result *c,
-              struct err *e)
+int check_run(const struct plan *plan, struct backend *backend, const struct run_options *o,
+              uint32_t steps, struct arena *a, struct check_result *c, struct err *e)
 {
     struct run_options honest = *o, asked = *o;
     struct training x = {0}, y = {0};
@@ -280,18 +289,18 @@ int check_run(const struct plan *plan, struct transport *t, const struct kernel_
     asked.ordered = honest.ordered = true;
     honest.skip_owner = honest.shift_segment = honest.stale_unit = PROGRAM_NONE;
     if (layout_lower(plan, a, &p, e) || lower_ddp(plan, a, &ddp, &q, e) ||
-        start(&x, plan, &p, t, gemm, &asked, steps, a, e) ||
-        start(&y, ddp, &q, t, gemm, &honest, steps, a, e))
+        start(&x, plan, &p, backend, &asked, steps, a, e) ||
+        start(&y, ddp, &q, backend, &honest, steps, a, e))
         goto out;
     for (uint32_t s = 0; s < steps; s++)
         if (step_both(&x, &y, s, c->allowed_ulp, &v, differ, e))
             goto out;
-    b = check_expected_bytes(&p, t->rank);
+    b = check_expected_bytes(&p, backend->t->rank);
     v.sent = x.sent;
     v.received = x.received;
     v.bytes_equal =
         x.sent == b.sent_intra + b.sent_inter && x.received == b.recv_intra + b.recv_inter;
-    if (agree(t, &p, &v, differ, c, e))
+    if (agree(backend->t, &p, &v, differ, c, e))
         goto out;
     c->loss = x.loss;
     c->loss_ddp = y.loss;

@@ -41,9 +41,8 @@ struct check_result {
 bool check_holds(const struct check_result *c);
 
 /* Collective: all ranks call it. The result is the same on all. */
-int check_run(const struct plan *plan, struct transport *t, const struct kernel_gemm *gemm,
-              const struct run_options *o, uint32_t steps, struct arena *a, struct check_result *c,
-              struct err *e);
+int check_run(const struct plan *plan, struct backend *backend, const struct run_options *o,
+              uint32_t steps, struct arena *a, struct check_result *c, struct err *e);
 
 /* Bytes that rank sends and receives in a step with ordered reductions, by the program's table. */
 struct traffic_bytes check_expected_bytes(const struct program *p, uint32_t rank);

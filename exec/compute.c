@@ -35,34 +35,31 @@ static void resolve(struct exec_run *r, const struct op *o, const struct instanc
     }
 }
 
-/* ---- GEMM: storage types around an fp32 product ---- */
-
-static float *as_fp32(struct exec_run *r, int which, const struct run_view *x, uint64_t n)
-{
-    float *f;
-
-    if (x->dtype == DTYPE_FP32)
-        return (float *)x->data;
-    f = run_scratch(r, which, n * sizeof(*f));
-    dtype_load(x->dtype, x->data, f, n);
-    return f;
-}
+/* ---- products ---- */
 
 /* c = op(a) op(b) (+ c): sizes (m, k), (k, n). */
 static void product(struct exec_run *r, bool ta, bool tb, uint64_t m, uint64_t n, uint64_t k,
-                    const struct run_view *a, const struct run_view *b, struct run_view *c,
+                    const struct run_view *a, const struct run_view *b, const struct run_view *c,
                     bool accumulate)
 {
-    float *fa = as_fp32(r, SCRATCH_PACK, a, m * k), *fb = as_fp32(r, SCRATCH_KERNEL, b, k * n);
-    float *fc = c->dtype == DTYPE_FP32 ? (float *)c->data
-                                       : run_scratch(r, SCRATCH_FP32, m * n * sizeof(*fc));
+    struct backend_gemm g = {.ta = ta,
+                             .tb = tb,
+                             .m = m,
+                             .n = n,
+                             .k = k,
+                             .alpha = 1,
+                             .beta = accumulate ? 1 : 0,
+                             .a = a->data,
+                             .b = b->data,
+                             .c = c->data,
+                             .a_type = a->dtype,
+                             .b_type = b->dtype,
+                             .c_type = c->dtype,
+                             .lda = ta ? m : k,
+                             .ldb = tb ? k : n,
+                             .ldc = n};
 
-    if (accumulate && c->dtype != DTYPE_FP32)
-        dtype_load(c->dtype, c->data, fc, m * n);
-    r->gemm->fn(r->gemm->ctx, ta, tb, m, n, k, 1, fa, ta ? m : k, fb, tb ? k : n,
-                accumulate ? 1 : 0, fc, n);
-    if (c->dtype != DTYPE_FP32)
-        dtype_store(c->dtype, fc, c->data, m * n);
+    r->b->lib->gemm(r->b, r->stream, &g);
 }
 
 /* Linear layers store (out, in); GPT-2's Conv1D stores (in, out). Where both are equal the choice does not matter, as
@@ -91,8 +88,6 @@ static struct kernel_on where(struct exec_run *r, size_t workspace)
     return (struct kernel_on){.act = j->param_dtype,
                               .weight = j->param_dtype,
                               .grad = j->grad_dtype,
-                              .gemm = r->gemm,
-                              .workspace = run_scratch(r, SCRATCH_KERNEL, workspace),
                               .workspace_bytes = workspace};
 }
 
@@ -110,7 +105,7 @@ static void linear(struct exec_run *r, const struct op *o, const struct instance
             struct kernel_bias b = {
                 .rows = m, .width = n, .bias = v->read[2].data, .out = v->write[0].data};
 
-            kernel_bias(&on, &b);
+            launch_bias(r->b, r->stream, &on, &b);
         }
         break;
     case KERNEL_GEMM_DGRAD: /* dx (m,k) += dy (m,n) w */
@@ -127,7 +122,7 @@ static void linear(struct exec_run *r, const struct op *o, const struct instance
             struct kernel_bias b = {
                 .rows = m, .width = n, .d_out = v->read[0].data, .d_bias = v->add[1].data};
 
-            kernel_bias_backward(&on, &b);
+            launch_bias_backward(r->b, r->stream, &on, &b);
         }
     }
 }
@@ -160,16 +155,18 @@ static uint32_t *offsets_of(const struct exec_run *r, const struct instance *i,
 static void experts(struct exec_run *r, const struct op *o, const struct instance *i,
                     struct views *v)
 {
-    const uint32_t *at = offsets_of(r, i, &v->read[v->n_read - 1]);
     uint64_t n = o->call.n, k = o->call.k;
+    uint32_t n_experts = class_of(r, i)->n_experts, *at = MEM_NEW(uint32_t, n_experts + 1);
     const struct operand *weights = NULL;
     size_t size = dtype_bytes(r->plan->job.param_dtype, 1);
 
     for (uint32_t x = 0; x < o->n_operands; x++)
         if (o->operands[x].count)
             weights = &o->operands[x];
-    BUG_ON(!weights);
-    for (uint32_t e = 0; e < weights->count; e++) {
+    BUG_ON(!weights || weights->count != n_experts);
+    r->b->lib->download(r->b, r->stream, at, offsets_of(r, i, &v->read[v->n_read - 1]),
+                        (n_experts + 1) * sizeof(*at));
+    for (uint32_t e = 0; e < n_experts; e++) {
         struct run_view w = run_expert(r, weights, i, e), a = v->read[0], b = v->read[1], c;
         uint64_t m = at[e + 1] - at[e];
 
@@ -191,6 +188,7 @@ static void experts(struct exec_run *r, const struct op *o, const struct instanc
             product(r, true, false, n, k, m, &a, &b, &w, true);
         }
     }
+    mem_free(at);
 }
 
 static void route(struct exec_run *r, const struct instance *i, struct views *v, bool backward)
@@ -209,9 +207,9 @@ static void route(struct exec_run *r, const struct instance *i, struct views *v,
     if (backward) {
         a.d_choices = (float *)(void *)v->read[0].data;
         a.d_logits = v->add[0].data;
-        kernel_route_backward(&on, &a);
+        launch_route_backward(r->b, r->stream, &on, &a);
     } else {
-        kernel_route(&on, &a);
+        launch_route(r->b, r->stream, &on, &a);
     }
 }
 
@@ -228,19 +226,20 @@ static void exchange(struct exec_run *r, const struct op *o, const struct instan
     case KERNEL_COMBINE:
         a.in = v->read[0].data;
         a.out = v->write[0].data;
-        (o->call.kernel == KERNEL_DISPATCH ? kernel_dispatch : kernel_combine)(&on, &a);
+        (o->call.kernel == KERNEL_DISPATCH ? launch_dispatch : launch_combine)(r->b, r->stream, &on,
+                                                                               &a);
         break;
     case KERNEL_DISPATCH_BACKWARD:
         a.d_out = v->read[0].data;
         a.d_in = v->add[0].data;
-        kernel_dispatch_backward(&on, &a);
+        launch_dispatch_backward(r->b, r->stream, &on, &a);
         break;
     default:
         a.d_out = v->read[0].data;
         a.in = v->read[1].data;
         a.d_in = v->add[0].data;
         a.d_choices = (float *)(void *)v->add[1].data;
-        kernel_combine_backward(&on, &a);
+        launch_combine_backward(r->b, r->stream, &on, &a);
     }
 }
 
@@ -256,7 +255,7 @@ static void norm(struct exec_run *r, const struct op *o, struct views *v, bool r
         a.weight = v->read[1].data;
         a.bias = v->n_read > 2 ? v->read[2].data : NULL;
         a.out = v->write[0].data;
-        (rms ? kernel_rmsnorm : kernel_layernorm)(&on, &a);
+        (rms ? launch_rmsnorm : launch_layernorm)(r->b, r->stream, &on, &a);
         return;
     }
     a.d_out = v->read[0].data;
@@ -266,7 +265,7 @@ static void norm(struct exec_run *r, const struct op *o, struct views *v, bool r
     a.d_x = v->add[0].data;
     a.d_weight = v->add[1].data;
     a.d_bias = v->n_add > 2 ? v->add[2].data : NULL;
-    (rms ? kernel_rmsnorm_backward : kernel_layernorm_backward)(&on, &a);
+    (rms ? launch_rmsnorm_backward : launch_layernorm_backward)(r->b, r->stream, &on, &a);
 }
 
 static void rope(struct exec_run *r, const struct op *o, const struct instance *i, struct views *v,
@@ -283,11 +282,11 @@ static void rope(struct exec_run *r, const struct op *o, const struct instance *
     if (backward) {
         a.d_out = v->read[0].data;
         a.d_x = v->add[0].data;
-        kernel_rope_backward(&on, &a);
+        launch_rope_backward(r->b, r->stream, &on, &a);
     } else {
         a.x = v->read[0].data;
         a.out = v->write[0].data;
-        kernel_rope(&on, &a);
+        launch_rope(r->b, r->stream, &on, &a);
     }
 }
 
@@ -326,9 +325,9 @@ static void attention(struct exec_run *r, const struct instance *i, struct views
                               elements * dtype_bytes(on.act, 1)); /* the value has room for it */
     if (backward) {
         a.d_out = v->read[0].data;
-        kernel_attention_backward(&on, &a);
+        launch_attention_backward(r->b, r->stream, &on, &a);
     } else {
-        kernel_attention(&on, &a);
+        launch_attention(r->b, r->stream, &on, &a);
     }
 }
 
@@ -348,7 +347,7 @@ static void activation(struct exec_run *r, const struct op *o, const struct inst
             a.d_gate = v->add[0].data;
             a.d_up = v->add[1].data;
         }
-        (backward ? kernel_swiglu_backward : kernel_swiglu)(&on, &a);
+        (backward ? launch_swiglu_backward : launch_swiglu)(r->b, r->stream, &on, &a);
     } else {
         bool two = v->n_read > first + 1;
         struct kernel_gelu a = {.rows = m,
@@ -364,7 +363,7 @@ static void activation(struct exec_run *r, const struct op *o, const struct inst
             a.d_x0 = v->add[0].data;
             a.d_x1 = two ? v->add[1].data : NULL;
         }
-        (backward ? kernel_gelu_backward : kernel_gelu)(&on, &a);
+        (backward ? launch_gelu_backward : launch_gelu)(r->b, r->stream, &on, &a);
     }
 }
 
@@ -377,26 +376,28 @@ static void residual(struct exec_run *r, const struct op *o, struct views *v, bo
         a.d_out = v->read[0].data;
         a.d_x = v->add[0].data;
         a.d_y = v->add[1].data;
-        kernel_add_backward(&on, &a);
+        launch_add_backward(r->b, r->stream, &on, &a);
     } else {
         a.x = v->read[0].data;
         a.y = v->read[1].data;
         a.out = v->write[0].data;
-        kernel_add(&on, &a);
+        launch_add(r->b, r->stream, &on, &a);
     }
 }
 
 /* ---- tokens and losses ---- */
 
-/* Tokens and their targets of a micro-batch, made or read where they are needed: they depend on names only. */
+/* Tokens or their targets of a micro-batch, made or read where they are needed: they depend on names only. */
 static int64_t *tokens(struct exec_run *r, const struct instance *i, bool targets)
 {
     const struct job *j = &r->plan->job;
     uint64_t n = j->micro_batch * j->seq_len;
-    int64_t *x = run_scratch(r, SCRATCH_PACK, 2 * n * sizeof(*x));
+    int64_t *x = run_scratch(r, SCRATCH_PACK, n * sizeof(*x)), *host = MEM_NEW(int64_t, 2 * n);
 
-    data_batch(r, i->micro, x, x + n);
-    return targets ? x + n : x;
+    data_batch(r, i->micro, host, host + n);
+    r->b->lib->upload(r->b, r->stream, x, targets ? host + n : host, n * sizeof(*x));
+    mem_free(host);
+    return x;
 }
 
 static void embedding(struct exec_run *r, const struct op *o, const struct instance *i,
@@ -411,11 +412,11 @@ static void embedding(struct exec_run *r, const struct op *o, const struct insta
     if (backward) {
         a.d_out = v->read[0].data;
         a.d_table = v->add[v->n_add - 1].data;
-        kernel_embed_backward(&on, &a);
+        launch_embed_backward(r->b, r->stream, &on, &a);
     } else {
         a.table = v->read[1].data;
         a.out = v->write[0].data;
-        kernel_embed(&on, &a);
+        launch_embed(r->b, r->stream, &on, &a);
     }
 }
 
@@ -429,12 +430,12 @@ static void position(struct exec_run *r, const struct op *o, struct views *v, bo
         a.d_out = v->read[0].data;
         a.d_x = v->add[0].data;
         a.d_table = v->add[1].data;
-        kernel_position_backward(&on, &a);
+        launch_position_backward(r->b, r->stream, &on, &a);
     } else {
         a.x = v->read[0].data;
         a.table = v->read[1].data;
         a.out = v->write[0].data;
-        kernel_position(&on, &a);
+        launch_position(r->b, r->stream, &on, &a);
     }
 }
 
@@ -442,22 +443,20 @@ static void cross_entropy(struct exec_run *r, const struct op *o, const struct i
                           struct views *v, bool backward)
 {
     struct kernel_on on = where(r, 0);
-    float loss = 0;
     struct kernel_cross_entropy a = {.tokens = o->call.m,
                                      .vocab = o->call.n,
                                      .targets = tokens(r, i, true),
-                                     .loss = &loss,
+                                     .loss = r->losses + i->micro,
                                      .scale = 1.0f / (float)r->p->n_micro};
 
     if (backward) {
         a.log_probs = (float *)(void *)v->read[0].data;
         a.d_logits = v->add[0].data;
-        kernel_cross_entropy_backward(&on, &a);
+        launch_cross_entropy_backward(r->b, r->stream, &on, &a);
     } else {
         a.logits = v->read[0].data;
         a.log_probs = (float *)(void *)v->write[0].data;
-        kernel_cross_entropy(&on, &a);
-        r->loss += (double)loss / r->p->n_micro;
+        launch_cross_entropy(r->b, r->stream, &on, &a);
     }
 }
 
@@ -465,19 +464,17 @@ static void cross_entropy(struct exec_run *r, const struct op *o, const struct i
 static void output_loss(struct exec_run *r, const struct instance *i)
 {
     struct kernel_on on = where(r, 0);
-    float loss = 0;
     uint64_t n =
         r->graphs[r->p->model->units[i->unit].class_id].values[0].bytes / dtype_bytes(on.act, 1);
     struct kernel_squared_error a = {.n = n,
                                      .x = r->output,
-                                     .loss = &loss,
+                                     .loss = r->losses + i->micro,
                                      .scale = 1.0f / (float)r->p->n_micro,
                                      .d_x = r->output_grad};
 
-    memset(r->output_grad, 0, n * dtype_bytes(on.act, 1));
-    kernel_squared_error(&on, &a);
-    kernel_squared_error_backward(&on, &a);
-    r->loss += (double)loss / r->p->n_micro;
+    run_zero(r, r->output_grad, n * dtype_bytes(on.act, 1));
+    launch_squared_error(r->b, r->stream, &on, &a);
+    launch_squared_error_backward(r->b, r->stream, &on, &a);
 }
 
 void run_output(struct exec_run *r, const struct instance *i)

@@ -5,14 +5,12 @@
 
 #include <string.h>
 
-int run_call(struct exec_run *r, struct coll_call *c)
+void run_call(struct exec_run *r, struct coll_call *c)
 {
     const struct coll_group g = {r->ranks, r->p->world, r->t->rank, r->p->gpus_per_node};
 
-    c->tag = r->tag = (r->tag + 1) % (TRANSPORT_CONTROL - 1);
     c->ordered = r->o.ordered;
-    c->scratch = run_scratch(r, SCRATCH_COLLECTIVE, collective_scratch_bytes(c, &g));
-    return collective_run(r->t, &g, c, r->e);
+    r->b->lib->collective(r->b, r->stream, &g, c);
 }
 
 static enum coll_algo algorithm(const struct op *o)
@@ -58,9 +56,9 @@ static void copy_rows(struct exec_run *r, const struct chunks *c, uint32_t rank,
         whole = unit_data +
                 ((flat ? r->held.t[i].flat_at : r->held.t[i].unit_at) + first * t->cols) * c->size;
         if (to_part)
-            memcpy(part + at, whole, n);
+            run_copy(r, part + at, whole, n);
         else
-            memcpy(whole, part + at, n);
+            run_copy(r, whole, part + at, n);
         at += rows * t->cols * c->size;
     }
 }
@@ -74,7 +72,8 @@ static void copy_held(struct exec_run *r, const struct chunks *c, char *resident
     for (uint32_t i = u->first; i < u->first + u->n; i++) {
         if (r->p->place[i].rule != PLACE_CHUNK)
             continue;
-        memcpy(part + at, resident + r->held.t[i].param_at * c->size, r->held.t[i].n * c->size);
+        run_copy(r, part + at, resident + r->held.t[i].param_at * c->size,
+                 r->held.t[i].n * c->size);
         at += r->held.t[i].room * c->size;
     }
 }
@@ -90,36 +89,51 @@ static void plant(struct exec_run *r, const struct instance *i, const struct col
 
     if (i->unit != (m->n_units > 1))
         return;
-    if (r->o.shift_segment == r->t->rank && c->n_segments)
-        memmove((char *)c->data + s->offset + size, (char *)c->data + s->offset, s->bytes - size);
+    if (r->o.shift_segment == r->t->rank && c->n_segments) {
+        char *aside = run_scratch(r, SCRATCH_PACK, s->bytes);
+
+        run_copy(r, aside, (char *)c->data + s->offset, s->bytes);
+        run_copy(r, (char *)c->data + s->offset + size, aside, s->bytes - size);
+    }
     if (r->o.stale_unit != r->t->rank)
         return;
-    if (r->stale)
-        memcpy(c->data, r->stale, bytes);
-    else
-        r->stale = memcpy(mem_alloc(1, bytes), c->data, bytes);
+    if (r->stale) {
+        run_copy(r, c->data, r->stale, bytes);
+        return;
+    }
+    r->stale = r->b->lib->alloc(r->b, r->stream, bytes);
+    run_copy(r, r->stale, c->data, bytes);
 }
 
 void run_witness(struct exec_run *r, const struct instance *i)
 {
     const struct exec_run *y = r->witness;
     const struct unit *u = &r->p->model->units[i->unit];
-    const char *params, *data;
+    char *got, *want;
+    const char *params;
     size_t size;
 
     if (!y || r->p->known.weights == r->p->known.params)
         return;
     size = dtype_bytes(r->p->buffers[r->p->known.params].dtype, 1);
-    data = run_find(r, r->p->known.weights, i->unit, i->micro)->data;
     params = run_find((struct exec_run *)(uintptr_t)y, y->p->known.params, 0, 0)->data;
+    got = mem_alloc(u->numel, size);
+    want = mem_alloc(u->numel, size);
+    r->b->lib->download(r->b, r->stream, got,
+                        run_find(r, r->p->known.weights, i->unit, i->micro)->data, u->numel * size);
+    r->b->lib->download(r->b, r->stream, want, params + r->held.t[u->first].flat_at * size,
+                        u->numel * size);
     for (uint32_t t = u->first; t < u->first + u->n; t++)
         r->came_wrong[t] |=
-            memcmp(data + r->held.t[t].unit_at * size, params + r->held.t[t].flat_at * size,
+            memcmp(got + r->held.t[t].unit_at * size,
+                   want + (r->held.t[t].flat_at - r->held.t[u->first].flat_at) * size,
                    r->p->model->tensors[t].numel * size) != 0;
+    mem_free(got);
+    mem_free(want);
 }
 
-static int gather_even(struct exec_run *r, const struct op *o, const struct instance *i,
-                       bool refresh)
+static void gather_even(struct exec_run *r, const struct op *o, const struct instance *i,
+                        bool refresh)
 {
     enum dtype d = o->coll.wire;
     struct chunks c = chunks_of(r, i->unit, d);
@@ -129,22 +143,20 @@ static int gather_even(struct exec_run *r, const struct op *o, const struct inst
     struct coll_call call = {
         .kind = COLL_ALL_GATHER, .dtype = d, .data = parts, .chunk_bytes = c.bytes};
 
-    memset(mine, 0, c.bytes);
+    run_zero(r, mine, c.bytes);
     if (refresh) {
         copy_rows(r, &c, r->t->rank, params, true, mine, true);
     } else {
         copy_held(r, &c, params, mine);
         whole = run_find(r, r->p->known.weights, i->unit, i->micro)->data;
     }
-    if (run_call(r, &call))
-        return -1;
+    run_call(r, &call);
     for (uint32_t k = 0; k < n; k++)
         copy_rows(r, &c, k, whole, refresh, parts + k * c.bytes, false);
-    return 0;
 }
 
 /* The flat slices of all parameters, in pieces: each is cut into n parts, the next part of every rank's slice. */
-static int gather_slices(struct exec_run *r, const struct op *o, const struct instance *i)
+static void gather_slices(struct exec_run *r, const struct op *o, const struct instance *i)
 {
     size_t size = dtype_bytes(o->coll.wire, 1);
     uint64_t n = r->p->world, all = op_coll_bytes(r->p, o, i) / size, slice = held_slice(r->p);
@@ -163,7 +175,7 @@ static int gather_slices(struct exec_run *r, const struct op *o, const struct in
                               .data = parts,
                               .chunk_bytes = chunk * size};
 
-        memset(parts, 0, n * chunk * size);
+        run_zero(r, parts, n * chunk * size);
         for (int out = 0; out < 2; out++) {
             for (uint64_t k = out ? 0 : r->t->rank; k < (out ? n : r->t->rank + 1); k++) {
                 uint64_t first = num_min(k * slice + done, total),
@@ -171,18 +183,17 @@ static int gather_slices(struct exec_run *r, const struct op *o, const struct in
                 char *part = parts + k * chunk * size, *whole = params + first * size;
 
                 if (stop > first)
-                    memcpy(out ? whole : part, out ? part : whole, (stop - first) * size);
+                    run_copy(r, out ? whole : part, out ? part : whole, (stop - first) * size);
             }
-            if (!out && run_call(r, &c))
-                return -1;
+            if (!out)
+                run_call(r, &c);
         }
         done = end;
     }
-    return 0;
 }
 
-static int segments_of(struct exec_run *r, const struct op *o, const struct instance *i,
-                       struct coll_call *c)
+static void segments_of(struct exec_run *r, const struct op *o, const struct instance *i,
+                        struct coll_call *c)
 {
     const struct segment_table *t = &r->p->segment_tables[o->coll.table];
     uint32_t u = t->n_units == 1 ? 0 : i->unit;
@@ -191,11 +202,10 @@ static int segments_of(struct exec_run *r, const struct op *o, const struct inst
     c->n_segments = t->start[u + 1] - t->start[u];
     c->algo = algorithm(o);
     c->dtype = o->coll.wire;
-    return 0;
 }
 
-static int gather_owned(struct exec_run *r, const struct op *o, const struct instance *i,
-                        bool refresh)
+static void gather_owned(struct exec_run *r, const struct op *o, const struct instance *i,
+                         bool refresh)
 {
     size_t size = dtype_bytes(o->coll.wire, 1);
     const struct unit *u = &r->p->model->units[i->unit];
@@ -205,26 +215,23 @@ static int gather_owned(struct exec_run *r, const struct op *o, const struct ins
     segments_of(r, o, i, &c);
     if (refresh) {
         c.data = params + r->held.t[u->first].flat_at * size;
-        if (run_call(r, &c))
-            return -1;
+        run_call(r, &c);
         plant(r, i, &c);
-        return 0;
+        return;
     }
     c.data = run_find(r, r->p->known.weights, i->unit, i->micro)->data;
     for (uint32_t k = u->first; k < u->first + u->n; k++)
         if (r->p->place[k].rule == PLACE_OWNER && r->held.t[k].n)
-            memcpy((char *)c.data + r->held.t[k].unit_at * size,
-                   params + r->held.t[k].param_at * size, r->held.t[k].n * size);
-    if (run_call(r, &c))
-        return -1;
+            run_copy(r, (char *)c.data + r->held.t[k].unit_at * size,
+                     params + r->held.t[k].param_at * size, r->held.t[k].n * size);
+    run_call(r, &c);
     plant(r, i, &c);
-    return 0;
 }
 
 /* ---- reductions ---- */
 
 /* All-reduce of the bucket that ends where the last one began, in pieces. */
-static int reduce_bucket(struct exec_run *r, const struct op *o, const struct instance *i)
+static void reduce_bucket(struct exec_run *r, const struct op *o, const struct instance *i)
 {
     enum dtype d = o->coll.wire;
     size_t size = dtype_bytes(d, 1);
@@ -245,21 +252,19 @@ static int reduce_bucket(struct exec_run *r, const struct op *o, const struct in
                               .chunk_bytes = chunk,
                               .scale = 1.0 / (double)n};
 
-        memset(parts, 0, n * chunk);
-        memcpy(parts, grads + at * size, k * size);
-        if (run_call(r, &c))
-            return -1;
-        memcpy(grads + at * size, parts, k * size);
+        run_zero(r, parts, n * chunk);
+        run_copy(r, parts, grads + at * size, k * size);
+        run_call(r, &c);
+        run_copy(r, grads + at * size, parts, k * size);
     }
-    return 0;
 }
 
 static void add_to(struct exec_run *r, enum dtype d, char *to, const char *from, uint64_t n)
 {
-    struct kernel_on on = {.act = d, .weight = d, .grad = d};
+    const struct kernel_on on = {.act = d, .weight = d, .grad = d};
+    const struct kernel_sum a = {.n = n, .type = d, .x = to, .y = from, .out = to};
 
-    (void)r;
-    kernel_sum(&on, d, to, from, to, n);
+    launch_sum(r->b, r->stream, &on, &a);
 }
 
 static char *gradients(struct exec_run *r, const struct instance *i, bool *flat)
@@ -270,7 +275,7 @@ static char *gradients(struct exec_run *r, const struct instance *i, bool *flat)
     return run_find(r, b, i->unit, i->micro)->data;
 }
 
-static int reduce_even(struct exec_run *r, const struct op *o, const struct instance *i)
+static void reduce_even(struct exec_run *r, const struct op *o, const struct instance *i)
 {
     enum dtype d = o->coll.wire;
     struct chunks c = chunks_of(r, i->unit, d);
@@ -283,23 +288,21 @@ static int reduce_even(struct exec_run *r, const struct op *o, const struct inst
                              .scale = 1.0 / n};
     bool flat;
 
-    memset(parts, 0, n * c.bytes);
+    run_zero(r, parts, n * c.bytes);
     grads = gradients(r, i, &flat);
     for (uint32_t k = 0; k < n; k++)
         copy_rows(r, &c, k, grads, flat, parts + k * c.bytes, true);
-    if (run_call(r, &call))
-        return -1;
+    run_call(r, &call);
     parts += r->t->rank * c.bytes;
     if (flat)
         copy_rows(r, &c, r->t->rank, grads, true, parts, false);
     else
         add_to(r, d, run_find(r, r->p->known.grad_shard, i->unit, 0)->data, parts,
                c.bytes / c.size);
-    return 0;
 }
 
 /* Flat slices: the segments of the bucket that ends where the last one began. */
-static int reduce_slices(struct exec_run *r, const struct op *o, const struct instance *i)
+static void reduce_slices(struct exec_run *r, const struct op *o, const struct instance *i)
 {
     size_t size = dtype_bytes(o->coll.wire, 1);
     struct coll_call c = {.kind = COLL_SEGMENT_REDUCE, .scale = 1.0 / r->p->world};
@@ -307,10 +310,10 @@ static int reduce_slices(struct exec_run *r, const struct op *o, const struct in
     segments_of(r, o, i, &c);
     r->bucket_end -= op_coll_bytes(r->p, o, i) / size;
     c.data = (char *)run_find(r, r->p->known.grads, 0, 0)->data + r->bucket_end * size;
-    return run_call(r, &c);
+    run_call(r, &c);
 }
 
-static int reduce_owned(struct exec_run *r, const struct op *o, const struct instance *i)
+static void reduce_owned(struct exec_run *r, const struct op *o, const struct instance *i)
 {
     const struct unit *u = &r->p->model->units[i->unit];
     struct coll_call c = {.kind = COLL_SEGMENT_REDUCE, .scale = 1.0 / r->p->world};
@@ -322,10 +325,9 @@ static int reduce_owned(struct exec_run *r, const struct op *o, const struct ins
     c.data = gradients(r, i, &flat);
     if (flat)
         c.data = (char *)c.data + r->held.t[u->first].flat_at * size;
-    if (run_call(r, &c))
-        return -1;
+    run_call(r, &c);
     if (flat)
-        return 0;
+        return;
     to = run_find(r, r->p->known.grad_owned, i->unit, 0)->data;
     for (uint32_t k = u->first; k < u->first + u->n; k++) {
         const struct held_tensor *h = &r->held.t[k];
@@ -335,13 +337,12 @@ static int reduce_owned(struct exec_run *r, const struct op *o, const struct ins
         add_to(r, o->coll.wire, to, (char *)c.data + h->unit_at * size, h->n);
         to += h->n * size;
     }
-    return 0;
 }
 
 /* ---- in the optimizer ---- */
 
 /* The momentum or gradient of one matrix, cut by rows, whole on every rank afterwards. */
-static int gather_matrix(struct exec_run *r, const struct op *o, const struct instance *i)
+static void gather_matrix(struct exec_run *r, const struct op *o, const struct instance *i)
 {
     uint32_t t = run_item(r, o, i);
     char *matrix = run_matrix(r, o, i);
@@ -354,14 +355,14 @@ static int gather_matrix(struct exec_run *r, const struct op *o, const struct in
     if (r->plan->job.optimizer != OPTIMIZER_MUON) {
         struct run_view g = run_gradient(r, t);
 
-        memset(mine, 0, c.chunk_bytes);
-        memcpy(mine, g.data, dtype_bytes(g.dtype, g.elements));
+        run_zero(r, mine, c.chunk_bytes);
+        run_copy(r, mine, g.data, dtype_bytes(g.dtype, g.elements));
     }
-    return run_call(r, &c);
+    run_call(r, &c);
 }
 
 /* All held matrices, cut by rows: every rank's rows of all of them in one part. */
-static int gather_held(struct exec_run *r, const struct op *o)
+static void gather_held(struct exec_run *r, const struct op *o)
 {
     const struct model *m = r->p->model;
     size_t size = dtype_bytes(o->coll.wire, 1);
@@ -372,7 +373,7 @@ static int gather_held(struct exec_run *r, const struct op *o)
     for (uint32_t i = 0; i < m->n_tensors; i++)
         c.chunk_bytes += r->held.t[i].matrix ? r->held.t[i].room * size : 0;
     c.data = parts = run_scratch(r, SCRATCH_PACK, n * c.chunk_bytes);
-    memset(parts, 0, n * c.chunk_bytes);
+    run_zero(r, parts, n * c.chunk_bytes);
     for (int out = 0; out < 2; out++) {
         for (uint32_t k = out ? 0 : r->t->rank; k < (out ? n : r->t->rank + 1); k++) {
             char *part = parts + k * c.chunk_bytes, *whole = held;
@@ -384,30 +385,28 @@ static int gather_held(struct exec_run *r, const struct op *o)
                 if (!r->held.t[i].matrix)
                     continue;
                 if (!out && r->plan->job.optimizer != OPTIMIZER_MUON)
-                    memcpy(part, run_gradient(r, i).data, (end - first) * size);
+                    run_copy(r, part, run_gradient(r, i).data, (end - first) * size);
                 else
-                    memcpy(out ? whole + first * size : part, out ? part : whole + first * size,
-                           (end - first) * size);
+                    run_copy(r, out ? whole + first * size : part,
+                             out ? part : whole + first * size, (end - first) * size);
                 part += r->held.t[i].room * size;
                 whole += m->tensors[i].numel * size;
             }
         }
-        if (!out && run_call(r, &c))
-            return -1;
+        if (!out)
+            run_call(r, &c);
     }
-    return 0;
 }
 
 /* The matrices that slice boundaries cut, among their holders: the table counts offsets from each matrix's start, the
  * rank's copies stand one after another. */
-static int gather_cut(struct exec_run *r, const struct op *o, const struct instance *i)
+static void gather_cut(struct exec_run *r, const struct op *o, const struct instance *i)
 {
     const struct model *m = r->p->model;
     struct coll_call c = {.kind = COLL_SEGMENT_GATHER};
     struct segment *mine;
     uint64_t base = 0;
     uint32_t rank = r->t->rank;
-    int status;
 
     segments_of(r, o, i, &c);
     c.data = run_find(r, r->p->known.held, 0, 0)->data;
@@ -422,18 +421,22 @@ static int gather_cut(struct exec_run *r, const struct op *o, const struct insta
         base += last ? dtype_bytes(o->coll.wire, m->tensors[mine[k].tensor].numel) : 0;
     }
     c.segments = mine;
-    status = run_call(r, &c);
+    run_call(r, &c);
     mem_free(mine);
-    return status;
 }
 
-static int gather_any(struct exec_run *r, const struct op *o, const struct instance *i)
+static void gather_any(struct exec_run *r, const struct op *o, const struct instance *i)
 {
     bool refresh = o->phase == PHASE_REFRESH;
 
-    if (o->phase == PHASE_OPTIMIZER)
-        return o->coll.item_bytes ? gather_matrix(r, o, i) : gather_held(r, o);
-    return o->coll.unit_bytes ? gather_even(r, o, i, refresh) : gather_slices(r, o, i);
+    if (o->phase == PHASE_OPTIMIZER && o->coll.item_bytes)
+        gather_matrix(r, o, i);
+    else if (o->phase == PHASE_OPTIMIZER)
+        gather_held(r, o);
+    else if (o->coll.unit_bytes)
+        gather_even(r, o, i, refresh);
+    else
+        gather_slices(r, o, i);
 }
 
 int run_collective(struct exec_run *r, const struct op *o, const struct instance *i)
@@ -442,18 +445,26 @@ int run_collective(struct exec_run *r, const struct op *o, const struct instance
         return 0; /* sharded.c */
     switch (o->coll.kind) {
     case COLL_ALL_REDUCE:
-        return reduce_bucket(r, o, i);
+        reduce_bucket(r, o, i);
+        return 0;
     case COLL_REDUCE_SCATTER:
-        return reduce_even(r, o, i);
+        reduce_even(r, o, i);
+        return 0;
     case COLL_SEGMENT_REDUCE:
-        return r->p->place[r->p->model->units[i->unit].first].rule == PLACE_FLAT
-                   ? reduce_slices(r, o, i)
-                   : reduce_owned(r, o, i);
+        if (r->p->place[r->p->model->units[i->unit].first].rule == PLACE_FLAT)
+            reduce_slices(r, o, i);
+        else
+            reduce_owned(r, o, i);
+        return 0;
     case COLL_SEGMENT_GATHER:
-        return o->phase == PHASE_OPTIMIZER ? gather_cut(r, o, i)
-                                           : gather_owned(r, o, i, o->phase == PHASE_REFRESH);
+        if (o->phase == PHASE_OPTIMIZER)
+            gather_cut(r, o, i);
+        else
+            gather_owned(r, o, i, o->phase == PHASE_REFRESH);
+        return 0;
     case COLL_ALL_GATHER:
-        return gather_any(r, o, i);
+        gather_any(r, o, i);
+        return 0;
     default:
         return err_set(r->e, ERR_UNSUPPORTED, "exec runs no %s", coll_kind_name(o->coll.kind));
     }

@@ -3,7 +3,6 @@
 #include "core/num.h"
 
 #include <string.h>
-#include <time.h>
 
 /* ---- buffers ---- */
 
@@ -67,17 +66,31 @@ static uint64_t size_of(const struct exec_run *r, uint32_t buffer, uint32_t unit
     return 0;
 }
 
+/* What an item's workspace has to have room for here: its matrix on the way to the products, all parts of it, padded. */
+static uint64_t matrix_room(const struct exec_run *r, const struct op *o, uint32_t item)
+{
+    uint32_t t = r->p->work_tables[r->p->loops[o->loop].work].items[item].tensor;
+
+    return dtype_bytes(run_travel(r),
+                       num_max(r->held.t[t].room * r->p->world, r->p->model->tensors[t].numel));
+}
+
+/* bytes: as the program counts them; room: at least that many, as it is. */
 static void reserve(struct exec_run *r, uint32_t buffer, uint32_t unit, uint32_t micro,
-                    uint64_t bytes)
+                    uint64_t bytes, uint64_t room)
 {
     enum mem_part part = r->p->buffers[buffer].part;
     struct run_buffer *b;
+    void *data;
 
     if (2 * (r->n_map + 1) > r->cap_map)
         grow_map(r);
     b = &r->map[slot_of(r, buffer, unit, micro)];
     BUG_ON(b->used);
-    *b = (struct run_buffer){buffer, unit, micro, mem_alloc(1, bytes), bytes, true};
+    room = num_max(bytes, room);
+    data = r->b->lib->alloc(r->b, r->stream, room);
+    r->b->lib->zero(r->b, r->stream, data, room);
+    *b = (struct run_buffer){buffer, unit, micro, data, bytes, true};
     r->n_map++;
     r->bytes += bytes;
     r->part_bytes[part] += bytes;
@@ -92,7 +105,7 @@ static void drop(struct exec_run *r, size_t i)
 {
     size_t k = i;
 
-    mem_free(r->map[i].data);
+    r->b->lib->free(r->b, r->stream, r->map[i].data);
     r->map[i].used = false;
     r->n_map--;
     for (;;) {
@@ -130,12 +143,25 @@ struct run_buffer *run_find(struct exec_run *r, uint32_t buffer, uint32_t unit, 
 
 void *run_scratch(struct exec_run *r, int which, size_t n)
 {
-    if (n > r->cap_scratch[which]) {
-        mem_free(r->scratch[which]);
-        r->scratch[which] = mem_alloc(1, n);
-        r->cap_scratch[which] = n;
+    void **p = &r->scratch[r->stream][which];
+    size_t *cap = &r->cap_scratch[r->stream][which];
+
+    if (n > *cap) {
+        r->b->lib->free(r->b, r->stream, *p);
+        *p = r->b->lib->alloc(r->b, r->stream, n);
+        *cap = n;
     }
-    return r->scratch[which];
+    return *p;
+}
+
+void run_copy(struct exec_run *r, void *to, const void *from, size_t n)
+{
+    r->b->lib->copy(r->b, r->stream, to, from, n);
+}
+
+void run_zero(struct exec_run *r, void *p, size_t n)
+{
+    r->b->lib->zero(r->b, r->stream, p, n);
 }
 
 /* ---- operands ---- */
@@ -213,38 +239,63 @@ struct run_view run_gradient(struct exec_run *r, uint32_t tensor)
 
 /* ---- the walk ---- */
 
-static double now_s(void)
-{
-    struct timespec t;
-
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
 /* The first layer's input of a model without an embedding; tokens are made where they are looked up. */
 static void fill_input(struct exec_run *r, const struct instance *i)
 {
     struct run_buffer *b = run_find(r, r->p->known.inputs, 0, i->micro);
     enum dtype d = r->p->buffers[b->buffer].dtype;
     uint64_t n = b->bytes / dtype_bytes(d, 1);
-    float x[256];
+    float x[256], half[256];
 
     for (uint64_t k = 0; k < n; k += 256) {
         uint64_t m = num_min(256, n - k);
 
         for (uint64_t j = 0; j < m; j++)
             x[j] = data_weight(data_hash(r->o.seed, r->step, i->micro, r->t->rank), 0, k + j, 0, 1);
-        dtype_store(d, x, (char *)b->data + k * dtype_bytes(d, 1), m);
+        dtype_store(d, x, half, m);
+        r->b->lib->upload(r->b, r->stream, (char *)b->data + k * dtype_bytes(d, 1), half,
+                          dtype_bytes(d, m));
     }
+}
+
+/* Events of what the instance waits for; one of its own stream has been given to it before. */
+static void wait_for(struct exec_run *r, const struct op *o, const struct instance *i)
+{
+    for (uint32_t k = 0; k < o->n_waits; k++) {
+        const struct run_marks *m = &r->marks[o->waits[k].op];
+        struct awaited a = program_awaited(r->p, o, i, &o->waits[k]);
+        uint32_t event = PROGRAM_NONE;
+
+        if (r->p->ops[o->waits[k].op].stream == o->stream)
+            continue;
+        if (a.kind == WAIT_LAST)
+            event = m->last;
+        else if (a.kind == WAIT_INSTANCE)
+            event = m->at[(size_t)a.micro * m->n_units + a.unit];
+        if (event != PROGRAM_NONE)
+            r->b->lib->wait(r->b, r->stream, event);
+    }
+}
+
+static void mark(struct exec_run *r, const struct instance *i, uint32_t event)
+{
+    struct run_marks *m = &r->marks[i->op];
+
+    m->last = event;
+    if (m->at && i->unit < m->n_units)
+        m->at[(size_t)i->micro * m->n_units + i->unit] = event;
 }
 
 static int play(void *ctx, const struct instance *i)
 {
     struct exec_run *r = ctx;
     const struct op *o = &r->p->ops[i->op];
-    struct run_time time = {.id = *i, .start_s = now_s()};
+    struct run_time time = {.id = *i};
     int status = 0;
 
+    r->stream = o->stream;
+    wait_for(r, o, i);
+    time.start = r->b->lib->record(r->b, r->stream);
     for (uint32_t k = 0; k < o->n_lives; k++) {
         const struct life *l = &o->lives[k];
         int64_t unit = (int64_t)i->unit + l->d_unit;
@@ -252,7 +303,8 @@ static int play(void *ctx, const struct instance *i)
         if (l->release || unit < 0 || unit >= r->p->model->n_units)
             continue;
         reserve(r, l->buffer, (uint32_t)unit, micro_of(r, l->buffer, i->micro),
-                size_of(r, l->buffer, (uint32_t)unit, i->item));
+                size_of(r, l->buffer, (uint32_t)unit, i->item),
+                r->p->buffers[l->buffer].rule == SIZE_BY_ITEM ? matrix_room(r, o, i->item) : 0);
         if (l->buffer == r->p->known.inputs && unit == 0 &&
             r->p->model->classes[r->p->model->units[0].class_id].kind != UNIT_EMBED)
             fill_input(r, i);
@@ -269,7 +321,7 @@ static int play(void *ctx, const struct instance *i)
         run_output(r, i);
         run_witness(r, i);
     }
-    if (status)
+    if (status || backend_status(r->b, r->e))
         return err_prefix(r->e, "rank %u: %s of unit %s", r->t->rank, o->name,
                           r->p->model->units[i->unit].name);
     for (uint32_t k = 0; k < o->n_lives; k++) {
@@ -279,27 +331,57 @@ static int play(void *ctx, const struct instance *i)
         if (l->release && unit >= 0 && unit < r->p->model->n_units)
             release(r, l->buffer, (uint32_t)unit, micro_of(r, l->buffer, i->micro));
     }
+    time.end = r->b->lib->record(r->b, r->stream);
+    mark(r, i, time.end);
     if (o->kind == OP_MARK)
         return 0;
-    time.end_s = now_s();
     r->times = mem_grow(r->times, &r->cap_times, r->n_times + 1, sizeof(*r->times));
     r->times[r->n_times++] = time;
     return 0;
 }
 
+/* Waits for all of it; times and loss come to the host. */
+static int finish(struct exec_run *r)
+{
+    float *losses = MEM_NEW(float, r->p->n_micro);
+
+    r->b->lib->sync(r->b);
+    for (size_t i = 0; i < r->n_times && !r->b->failed; i++) {
+        r->times[i].start_s = r->b->lib->seconds(r->b, r->times[i].start);
+        r->times[i].end_s = r->b->lib->seconds(r->b, r->times[i].end);
+    }
+    r->b->lib->forget(r->b);
+    r->b->lib->download(r->b, STREAM_COMPUTE, losses, r->losses, r->p->n_micro * sizeof(*losses));
+    for (uint32_t m = 0; m < r->p->n_micro; m++)
+        r->loss += (double)losses[m] / r->p->n_micro;
+    mem_free(losses);
+    return backend_status(r->b, r->e)
+               ? err_prefix(r->e, "rank %u: step %llu", r->t->rank, (unsigned long long)r->step)
+               : 0;
+}
+
 int exec_step(struct exec_run *r, struct err *e)
 {
+    int status;
+
     r->e = e;
     r->step++;
     r->loss = 0;
     r->n_times = 0;
     r->bucket_end = r->p->model->total_params;
+    r->stream = STREAM_COMPUTE;
+    for (uint32_t i = 0; i < r->p->n_ops; i++) {
+        r->marks[i].last = PROGRAM_NONE;
+        for (uint32_t k = 0; k < r->marks[i].n; k++)
+            r->marks[i].at[k] = PROGRAM_NONE;
+    }
     if (r->p->known.grads != PROGRAM_NONE && is_resident(r, r->p->known.grads)) {
         struct run_buffer *b = run_find(r, r->p->known.grads, 0, 0);
 
-        memset(b->data, 0, b->bytes);
+        run_zero(r, b->data, b->bytes);
     }
-    return program_walk(r->p, r->t->rank, play, r);
+    status = program_walk(r->p, r->t->rank, play, r);
+    return status ? status : finish(r);
 }
 
 int exec_loss(struct exec_run *r, double *loss, struct err *e)
@@ -316,6 +398,26 @@ int exec_loss(struct exec_run *r, double *loss, struct err *e)
 
 /* ---- start and end ---- */
 
+/* Elements [first, first+n) of tensor t as they are at the start, `d` wide, to the backend's `to`. */
+static void put_weights(struct exec_run *r, uint32_t t, uint64_t first, uint64_t n, enum dtype d,
+                        char *to)
+{
+    enum { BLOCK = 4096 };
+    const struct tensor *x = &r->p->model->tensors[t];
+    float mean = x->role == ROLE_NORM && !x->is_bias ? 1 : 0;
+    float sd = x->role == ROLE_NORM || x->role == ROLE_BIAS ? 0 : 0.05f;
+    float w[BLOCK], stored[BLOCK];
+
+    for (uint64_t k = 0; k < n; k += BLOCK) {
+        uint64_t m = num_min(BLOCK, n - k);
+
+        for (uint64_t j = 0; j < m; j++)
+            w[j] = data_weight(r->o.seed, t, first + k + j, mean, sd);
+        dtype_store(d, w, stored, m);
+        r->b->lib->upload(r->b, r->stream, to + dtype_bytes(d, k), stored, dtype_bytes(d, m));
+    }
+}
+
 static void first_weights(struct exec_run *r)
 {
     struct run_buffer *params = run_find(r, r->p->known.params, 0, 0);
@@ -324,21 +426,34 @@ static void first_weights(struct exec_run *r)
     enum dtype d = r->p->buffers[r->p->known.params].dtype;
 
     for (uint32_t i = 0; i < r->p->model->n_tensors; i++) {
-        const struct tensor *t = &r->p->model->tensors[i];
         const struct held_tensor *h = &r->held.t[i];
-        uint64_t first = h->param_whole ? 0 : h->first, n = h->param_whole ? t->numel : h->n;
-        float mean = t->role == ROLE_NORM && !t->is_bias ? 1 : 0;
-        float sd = t->role == ROLE_NORM || t->role == ROLE_BIAS ? 0 : 0.05f;
+        bool whole = h->param_whole;
 
-        for (uint64_t k = 0; k < n; k++) {
-            float x = data_weight(r->o.seed, i, first + k, mean, sd);
-
-            dtype_store(d, &x, (char *)params->data + (h->param_at + k) * dtype_bytes(d, 1), 1);
-        }
-        for (uint64_t k = 0; master && k < h->n; k++)
-            ((float *)master->data)[h->master_at + k] =
-                data_weight(r->o.seed, i, h->first + k, mean, sd);
+        put_weights(r, i, whole ? 0 : h->first, whole ? r->p->model->tensors[i].numel : h->n, d,
+                    (char *)params->data + dtype_bytes(d, h->param_at));
+        if (master)
+            put_weights(r, i, h->first, h->n, DTYPE_FP32,
+                        (char *)master->data + dtype_bytes(DTYPE_FP32, h->master_at));
     }
+}
+
+/* Room for the events of awaited instances. */
+static void make_marks(struct exec_run *r)
+{
+    const struct program *p = r->p;
+
+    r->marks = ARENA_NEW(&r->arena, struct run_marks, p->n_ops);
+    for (uint32_t i = 0; i < p->n_ops; i++)
+        for (uint32_t k = 0; k < p->ops[i].n_waits; k++) {
+            const struct op *o = &p->ops[p->ops[i].waits[k].op];
+            struct run_marks *m = &r->marks[o->id];
+
+            if (m->at || op_in_loop(p, o, LOOP_ITEM))
+                continue;
+            m->n_units = op_in_loop(p, o, LOOP_UNIT) ? p->model->n_units : 1;
+            m->n = m->n_units * (op_in_loop(p, o, LOOP_MICRO) ? p->n_micro : 1);
+            m->at = ARENA_NEW(&r->arena, uint32_t, m->n);
+        }
 }
 
 static int supported(const struct exec_run *r, struct err *e)
@@ -358,8 +473,7 @@ static int supported(const struct exec_run *r, struct err *e)
 }
 
 int exec_init(struct exec_run *r, const struct plan *plan, const struct program *p,
-              struct transport *t, const struct kernel_gemm *gemm, const struct run_options *o,
-              struct err *e)
+              struct backend *b, const struct run_options *o, struct err *e)
 {
     const struct job *j = &plan->job;
     uint64_t last;
@@ -367,23 +481,23 @@ int exec_init(struct exec_run *r, const struct plan *plan, const struct program 
     memset(r, 0, sizeof(*r));
     r->plan = plan;
     r->p = p;
-    r->t = t;
-    r->gemm = gemm;
+    r->b = b;
+    r->t = b->t;
     r->o = *o;
     arena_init(&r->arena);
-    if (t->size != p->world)
+    if (b->t->size != p->world)
         return err_set(e, ERR_INVALID, "the plan is for %u ranks, this job has %u", p->world,
-                       t->size);
+                       b->t->size);
     if (supported(r, e))
         return -1;
-    held_init(&r->held, plan, p, t->rank, &r->arena);
+    held_init(&r->held, plan, p, b->t->rank, &r->arena);
     r->graphs = ARENA_NEW(&r->arena, struct unit_graph, p->model->n_classes);
     for (uint32_t c = 0; c < p->model->n_classes; c++)
         if (graph_build(p->model, c, j->micro_batch, j->seq_len, j->param_dtype, &r->graphs[c], e))
             return -1;
-    for (uint32_t b = 0; b < p->n_buffers; b++)
-        if (p->buffers[b].persistent)
-            reserve(r, b, 0, 0, size_of(r, b, 0, 0));
+    for (uint32_t k = 0; k < p->n_buffers; k++)
+        if (p->buffers[k].persistent)
+            reserve(r, k, 0, 0, size_of(r, k, 0, 0), 0);
     /* what the plan counts is what kernels use */
     BUG_ON(run_find(r, p->known.states, 0, 0)->bytes !=
            dtype_bytes(j->state_dtype, r->held.states));
@@ -394,24 +508,35 @@ int exec_init(struct exec_run *r, const struct plan *plan, const struct program 
         if (!strcmp(p->ops[k].name, "forward.end"))
             r->last_forward = k;
     last = r->graphs[p->model->units[p->model->n_units - 1].class_id].values[0].bytes;
-    r->output = mem_alloc(1, last);
-    r->output_grad = mem_alloc(1, last);
+    r->output = b->lib->alloc(b, STREAM_COMPUTE, last);
+    r->output_grad = b->lib->alloc(b, STREAM_COMPUTE, last);
+    r->losses = b->lib->alloc(b, STREAM_COMPUTE, p->n_micro * sizeof(*r->losses));
+    make_marks(r);
     first_weights(r);
-    return 0;
+    b->lib->sync(b);
+    return backend_status(b, e);
 }
 
 void exec_release(struct exec_run *r)
 {
+    const struct backend_library *l = r->b ? r->b->lib : NULL;
+
+    if (l)
+        l->sync(r->b);
     for (size_t i = 0; i < r->cap_map; i++)
         if (r->map[i].used)
-            mem_free(r->map[i].data);
+            l->free(r->b, STREAM_COMPUTE, r->map[i].data);
     mem_free(r->map);
-    for (int i = 0; i < 4; i++)
-        mem_free(r->scratch[i]);
-    mem_free(r->matrix);
-    mem_free(r->stale);
-    mem_free(r->output);
-    mem_free(r->output_grad);
+    for (int s = 0; s < STREAM_N && l; s++)
+        for (int i = 0; i < SCRATCH_N; i++)
+            l->free(r->b, STREAM_COMPUTE, r->scratch[s][i]);
+    if (l) {
+        l->free(r->b, STREAM_COMPUTE, r->stale);
+        l->free(r->b, STREAM_COMPUTE, r->output);
+        l->free(r->b, STREAM_COMPUTE, r->output_grad);
+        l->free(r->b, STREAM_COMPUTE, r->losses);
+        l->sync(r->b);
+    }
     mem_free(r->times);
     arena_release(&r->arena);
     memset(r, 0, sizeof(*r));

@@ -1,25 +1,23 @@
-/* exec/run.h - one rank of a run: its buffers, and the walk that plays the step program on them.
+/* exec/run.h - one rank of a run: its buffers, and the walk that issues the step program on them.
  *
  * The walk is program_walk(): the same instances in the same order as the simulator sees. Before an operation its buffers
- * are reserved (zeroed), after it others are released; what an operation does is in compute.c (kernels), move.c
- * (collectives) and update.c (optimizers). Operations run one after the other in walking order, which is one legal order
- * of the program's streams: every wait points backwards in it.
+ * are reserved (zeroed) and its stream waits for the events of what it waits for, after it others are released; what an
+ * operation does is in compute.c (kernels), move.c (collectives) and update.c (optimizers). All of it is issued on the
+ * operation's stream of a backend (exec/backend.h), which does it when it likes within that order: pointers here are the
+ * backend's, and are not looked at.
  */
 #ifndef BALLAST_EXEC_RUN_H
 #define BALLAST_EXEC_RUN_H
 
-#include "exec/collective.h"
+#include "exec/backend.h"
 #include "exec/held.h"
 #include "exec/tokens.h"
-#include "exec/transport.h"
-#include "kernels/kernels.h"
 #include "model/plan.h"
-#include "model/program.h"
 
 /* A live instance of a buffer. */
 struct run_buffer {
     uint32_t buffer, unit, micro;
-    void *data;     /* owned */
+    void *data;     /* owned; the backend's */
     uint64_t bytes; /* as the program counts them */
     bool used;
 };
@@ -27,8 +25,18 @@ struct run_buffer {
 /* What an operation took, for the report. */
 struct run_time {
     struct instance id;
+    uint32_t start, end; /* events; gone after the step */
     double start_s, end_s;
 };
+
+/* The events of an awaited operation's instances in a step; PROGRAM_NONE: not (yet) there. */
+struct run_marks {
+    uint32_t *at; /* [micro][unit], in arena; NULL: nobody waits for it */
+    uint32_t n_units, n;
+    uint32_t last;
+};
+
+enum { SCRATCH_PACK, SCRATCH_FP32, SCRATCH_N };
 
 struct exec_run;
 struct run_options {
@@ -47,7 +55,8 @@ struct run_options {
 struct exec_run {
     const struct plan *plan;
     const struct program *p;
-    struct transport *t;
+    struct backend *b;
+    struct transport *t; /* b's */
     struct run_options o;
     struct arena arena;
     struct held held;
@@ -55,21 +64,20 @@ struct exec_run {
     struct run_buffer *map;    /* owned: open addressing */
     size_t n_map, cap_map;
     uint64_t part_bytes[MEM_PART_N], part_peak[MEM_PART_N], bytes, peak;
-    void *scratch[4]; /* owned: collective, packing, kernel workspace, fp32 */
-    size_t cap_scratch[4];
-    const struct kernel_gemm *gemm;
-    uint64_t step;       /* from 1 */
-    uint64_t bucket_end; /* flat element where the next reduction bucket ends */
-    uint32_t tag;
-    uint32_t last_forward; /* the mark that ends a unit's forward */
-    void *matrix;          /* owned: the update of the item at work, in the parameters' dtype */
-    size_t cap_matrix;
+    enum stream stream;                 /* of the operation that is being issued */
+    void *scratch[STREAM_N][SCRATCH_N]; /* owned: see run_scratch() */
+    size_t cap_scratch[STREAM_N][SCRATCH_N];
+    struct run_marks *marks;    /* [n_ops], in arena */
+    uint64_t step;              /* from 1 */
+    uint64_t bucket_end;        /* flat element where the next reduction bucket ends */
+    uint32_t last_forward;      /* the mark that ends a unit's forward */
     uint32_t *ranks;            /* [world], in arena */
+    float *losses;              /* [n_micro] of the step at work; owned, the backend's */
     double loss;                /* of this rank's step, mean over micro-batches */
-    void *output, *output_grad; /* of a model without a head; owned */
+    void *output, *output_grad; /* of a model without a head; owned, the backend's */
     struct run_time *times;     /* owned; of the last step */
     size_t n_times, cap_times;
-    void *stale; /* owned; the plant's */
+    void *stale; /* owned, the backend's; the plant's */
     /* check.c: a run whose resident parameters are what this step's gathers have to bring; or NULL. Tensors that came
      * otherwise are marked. */
     const struct exec_run *witness;
@@ -77,10 +85,10 @@ struct exec_run {
     struct err *e;
 };
 
-/* Initial parameters from the seed, the same for every layout and world. Everything is owned by r. */
+/* Initial parameters from the seed, the same for every layout and world. Several runs may share a backend, one at a time
+ * in a step. */
 int exec_init(struct exec_run *r, const struct plan *plan, const struct program *p,
-              struct transport *t, const struct kernel_gemm *gemm, const struct run_options *o,
-              struct err *e);
+              struct backend *b, const struct run_options *o, struct err *e);
 void exec_release(struct exec_run *r);
 /* One optimizer step. */
 int exec_step(struct exec_run *r, struct err *e);
@@ -89,8 +97,8 @@ int exec_loss(struct exec_run *r, double *loss, struct err *e);
 
 /* ---- inside exec/ ---- */
 
-enum { SCRATCH_COLLECTIVE, SCRATCH_PACK, SCRATCH_KERNEL, SCRATCH_FP32 };
-/* At least n bytes, kept for later calls; contents undefined. */
+/* At least n bytes of the stream at work, kept for later operations of it; contents undefined. PACK: what collectives move,
+ * and tokens; FP32: the optimizer's, from the products of an item to its update. */
 void *run_scratch(struct exec_run *r, int which, size_t n);
 /* The live instance; a bug when there is none. Resident buffers have unit and micro 0. */
 struct run_buffer *run_find(struct exec_run *r, uint32_t buffer, uint32_t unit, uint32_t micro);
@@ -119,10 +127,13 @@ void run_output(struct exec_run *r, const struct instance *i);
 void run_witness(struct exec_run *r, const struct instance *i);
 int run_compute(struct exec_run *r, const struct op *o, const struct instance *i); /* compute.c */
 int run_collective(struct exec_run *r, const struct op *o, const struct instance *i); /* move.c */
-/* A collective of all ranks: fills in tag, order and scratch. */
-int run_call(struct exec_run *r, struct coll_call *c);
-int run_sharded(struct exec_run *r, const struct op *o, const struct instance *i); /* sharded.c */
-int run_update(struct exec_run *r, const struct op *o, const struct instance *i);  /* update.c */
+/* A collective of all ranks, in the order of reductions that the run has. */
+void run_call(struct exec_run *r, struct coll_call *c);
+/* Issued on the stream at work. */
+void run_copy(struct exec_run *r, void *to, const void *from, size_t n);
+void run_zero(struct exec_run *r, void *p, size_t n);
+void run_sharded(struct exec_run *r, const struct op *o, const struct instance *i); /* sharded.c */
+int run_update(struct exec_run *r, const struct op *o, const struct instance *i);   /* update.c */
 
 /* data.c: numbers that depend on nothing but their names. */
 uint64_t data_hash(uint64_t a, uint64_t b, uint64_t c, uint64_t d);

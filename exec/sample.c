@@ -49,13 +49,13 @@ static int collectives(struct exec_run *r, double *of_step, struct err *e)
     return status;
 }
 
-int sample_steps(const struct plan *plan, const struct program *p, struct transport *t,
-                 const struct kernel_gemm *gemm, const struct run_options *o, uint32_t steps,
-                 struct arena *a, struct sample **out, size_t *n, struct err *e)
+int sample_steps(const struct plan *plan, const struct program *p, struct backend *b,
+                 const struct run_options *o, uint32_t steps, struct arena *a, struct sample **out,
+                 size_t *n, struct err *e)
 {
     struct exec_run r;
     double *s = NULL, *column = MEM_NEW(double, steps);
-    int status = exec_init(&r, plan, p, t, gemm, o, e);
+    int status = exec_init(&r, plan, p, b, o, e);
 
     *n = 0;
     for (uint32_t i = 0; i <= steps && !status; i++) {
@@ -86,95 +86,126 @@ int sample_steps(const struct plan *plan, const struct program *p, struct transp
 
 enum { REPEAT = 5 };
 
-double sample_gemm(const struct kernel_gemm *g, uint64_t m, uint64_t n, uint64_t k)
+/* Room on the backend, filled with small numbers. */
+static void *filled(struct backend *b, size_t bytes)
 {
-    float *a = MEM_NEW(float, m *k), *b = MEM_NEW(float, k *n), *c = MEM_NEW(float, m *n);
-    double x[REPEAT], once;
+    size_t n = bytes / sizeof(float);
+    float *host = MEM_NEW(float, n), *x = b->lib->alloc(b, STREAM_COMPUTE, bytes);
+
+    for (size_t i = 0; i < n; i++)
+        host[i] = (float)(i % 7) - 3;
+    b->lib->upload(b, STREAM_COMPUTE, x, host, n * sizeof(*x));
+    b->lib->sync(b);
+    mem_free(host);
+    return x;
+}
+
+double sample_gemm(struct backend *b, uint64_t m, uint64_t n, uint64_t k)
+{
+    float *x = filled(b, m * k * sizeof(*x)), *y = filled(b, k * n * sizeof(*y)),
+          *z = filled(b, m * n * sizeof(*z));
+    const struct backend_gemm g = {.m = m,
+                                   .n = n,
+                                   .k = k,
+                                   .alpha = 1,
+                                   .a = x,
+                                   .b = y,
+                                   .c = z,
+                                   .a_type = DTYPE_FP32,
+                                   .b_type = DTYPE_FP32,
+                                   .c_type = DTYPE_FP32,
+                                   .lda = k,
+                                   .ldb = n,
+                                   .ldc = n};
+    double took[REPEAT], once;
     uint32_t calls = 1;
 
-    for (uint64_t i = 0; i < m * k; i++)
-        a[i] = (float)(i % 7) - 3;
-    for (uint64_t i = 0; i < k * n; i++)
-        b[i] = (float)(i % 5) - 2;
     for (int r = -1; r < REPEAT; r++) { /* the first one tells how many fill 5 ms */
         double start = now_s();
 
         for (uint32_t i = 0; i < calls; i++)
-            g->fn(g->ctx, false, false, m, n, k, 1, a, k, b, n, 0, c, n);
+            b->lib->gemm(b, STREAM_COMPUTE, &g);
+        b->lib->sync(b);
         once = (now_s() - start) / calls;
         if (r < 0)
             calls = once < 5e-3 ? 1 + (uint32_t)(5e-3 / (once > 1e-7 ? once : 1e-7)) : 1;
         else
-            x[r] = once;
+            took[r] = once;
     }
-    mem_free(a);
-    mem_free(b);
-    mem_free(c);
-    return median(x, REPEAT);
+    b->lib->free(b, STREAM_COMPUTE, x);
+    b->lib->free(b, STREAM_COMPUTE, y);
+    b->lib->free(b, STREAM_COMPUTE, z);
+    return median(took, REPEAT);
 }
 
-double sample_copy_Bps(size_t bytes)
+double sample_copy_Bps(struct backend *b, size_t bytes)
 {
-    char *a = MEM_NEW(char, bytes), *b = MEM_NEW(char, bytes);
-    double x[REPEAT];
+    char *x = filled(b, bytes), *y = filled(b, bytes);
+    double took[REPEAT];
 
-    memset(a, 1, bytes);
-    memset(b, 2, bytes);
     for (int r = 0; r < REPEAT; r++) {
         double start = now_s();
 
-        memcpy(r % 2 ? a : b, r % 2 ? b : a, bytes);
-        x[r] = now_s() - start;
+        b->lib->copy(b, STREAM_COMPUTE, r % 2 ? x : y, r % 2 ? y : x, bytes);
+        b->lib->sync(b);
+        took[r] = now_s() - start;
     }
-    mem_free(a);
-    mem_free(b);
-    return 2 * (double)bytes / median(x, REPEAT);
+    b->lib->free(b, STREAM_COMPUTE, x);
+    b->lib->free(b, STREAM_COMPUTE, y);
+    return 2 * (double)bytes / median(took, REPEAT);
 }
 
-static void nothing(void *x)
+double sample_launch_s(struct backend *b)
 {
-    (void)x;
+    enum { CALLS = 10000 };
+    const struct kernel_on on = {.act = DTYPE_FP32, .weight = DTYPE_FP32, .grad = DTYPE_FP32};
+    float *x = filled(b, sizeof(*x));
+    const struct kernel_scale a = {.n = 1, .type = DTYPE_FP32, .alpha = 1, .x = x};
+    double took[REPEAT];
+
+    for (int r = 0; r < REPEAT; r++) {
+        double start = now_s();
+
+        for (int i = 0; i < CALLS; i++)
+            launch_scale(b, STREAM_COMPUTE, &on, &a);
+        b->lib->sync(b);
+        took[r] = (now_s() - start) / CALLS;
+    }
+    b->lib->free(b, STREAM_COMPUTE, x);
+    return median(took, REPEAT);
 }
 
-double sample_call_s(void)
+/* Bytes from rank 0 to the group's last, over the transport. */
+static int send_across(struct transport *t, uint32_t n, char *data, size_t bytes, uint32_t tag,
+                       struct err *e)
 {
-    enum { CALLS = 1000000 };
-    void (*volatile fn)(void *) = nothing;
-    double start = now_s();
-
-    for (int i = 0; i < CALLS; i++)
-        fn(NULL);
-    return (now_s() - start) / CALLS;
-}
-
-static int one_collective(struct transport *t, const struct coll_group *g, enum coll_kind kind,
-                          char *data, size_t bytes, char *scratch, uint32_t tag, struct err *e)
-{
-    struct coll_call c = {.kind = kind,
-                          .dtype = DTYPE_FP32,
-                          .tag = tag,
-                          .data = data,
-                          .chunk_bytes = bytes / g->n,
-                          .scratch = scratch};
     struct transport_request q = {0};
 
-    if (kind != COLL_SEND)
-        return collective_run(t, g, &c, e);
-    if (g->self == 0)
-        return t->lib->isend(t, g->n - 1, tag, data, bytes, &q, e) || t->lib->wait(t, &q, 1, e);
-    if (g->self == g->n - 1)
+    if (t->rank == 0)
+        return t->lib->isend(t, n - 1, tag, data, bytes, &q, e) || t->lib->wait(t, &q, 1, e);
+    if (t->rank == n - 1)
         return t->lib->irecv(t, 0, tag, data, bytes, &q, e) || t->lib->wait(t, &q, 1, e);
     return 0;
 }
 
-int sample_collective(struct transport *t, enum coll_kind kind, uint32_t n, size_t bytes, double *s,
+static int one_call(struct backend *b, const struct coll_group *g, const struct coll_call *c,
+                    size_t bytes, uint32_t tag, struct err *e)
+{
+    if (c->kind == COLL_SEND)
+        return send_across(b->t, g->n, c->data, bytes, tag, e);
+    b->lib->collective(b, STREAM_GATHER, g, c);
+    b->lib->sync(b);
+    return backend_status(b, e);
+}
+
+int sample_collective(struct backend *b, enum coll_kind kind, uint32_t n, size_t bytes, double *s,
                       struct err *e)
 {
+    struct transport *t = b->t;
     uint32_t *ranks = MEM_NEW(uint32_t, t->size);
     const struct coll_group g = {ranks, n, t->rank, t->size};
     struct coll_call c = {.kind = kind, .dtype = DTYPE_FP32};
     uint32_t calls = bytes < 1 << 20 ? 20 : 4;
-    char *data, *scratch;
     double x[REPEAT], *all = MEM_NEW(double, t->size);
     int status = 0;
 
@@ -182,15 +213,14 @@ int sample_collective(struct transport *t, enum coll_kind kind, uint32_t n, size
         ranks[i] = i;
     bytes = bytes / (sizeof(float) * n) * (sizeof(float) * n);
     c.chunk_bytes = bytes / n;
-    data = MEM_NEW(char, bytes);
-    scratch = MEM_NEW(char, kind == COLL_SEND ? 1 : collective_scratch_bytes(&c, &g));
+    c.data = filled(b, bytes);
     for (int r = -1; r < REPEAT && !status; r++) {
         double start, mine;
 
         status = transport_barrier(t, e);
         start = now_s();
         for (uint32_t i = 0; i < calls && !status && t->rank < n; i++)
-            status = one_collective(t, &g, kind, data, bytes, scratch, 1 + i, e) ? -1 : 0;
+            status = one_call(b, &g, &c, bytes, 1 + i, e) ? -1 : 0;
         mine = (now_s() - start) / calls;
         if (!status)
             status = transport_all_gather_control(t, &mine, sizeof(mine), all, e);
@@ -200,8 +230,7 @@ int sample_collective(struct transport *t, enum coll_kind kind, uint32_t n, size
             x[r] = mine;
     }
     *s = status ? 0 : median(x, REPEAT);
-    mem_free(data);
-    mem_free(scratch);
+    b->lib->free(b, STREAM_COMPUTE, c.data);
     mem_free(all);
     mem_free(ranks);
     return status;

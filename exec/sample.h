@@ -13,18 +13,18 @@ struct sample {
 };
 
 /* Train `steps` steps after one that does not count; [*n] samples in arena, every operation of this rank's walk but marks. */
-int sample_steps(const struct plan *plan, const struct program *p, struct transport *t,
-                 const struct kernel_gemm *gemm, const struct run_options *o, uint32_t steps,
-                 struct arena *a, struct sample **out, size_t *n, struct err *e);
+int sample_steps(const struct plan *plan, const struct program *p, struct backend *b,
+                 const struct run_options *o, uint32_t steps, struct arena *a, struct sample **out,
+                 size_t *n, struct err *e);
 
 /* One product alone. */
-double sample_gemm(const struct kernel_gemm *g, uint64_t m, uint64_t n, uint64_t k);
+double sample_gemm(struct backend *b, uint64_t m, uint64_t n, uint64_t k);
 /* Bytes a second read and written by copying `bytes` in memory. */
-double sample_copy_Bps(size_t bytes);
-/* A call through a pointer: what launching a kernel costs here. */
-double sample_call_s(void);
+double sample_copy_Bps(struct backend *b, size_t bytes);
+/* What launching a kernel costs: one after another on an element. */
+double sample_launch_s(struct backend *b);
 /* One collective of `bytes` in all (point-to-point: COLL_SEND, from rank 0 to the group's last) among the first n ranks. */
-int sample_collective(struct transport *t, enum coll_kind kind, uint32_t n, size_t bytes, double *s,
+int sample_collective(struct backend *b, enum coll_kind kind, uint32_t n, size_t bytes, double *s,
                       struct err *e);
 
 #endif

@@ -11,9 +11,6 @@
 #include "core/num.h"
 #include "kernels/optimizer.h"
 
-#include <math.h>
-#include <string.h>
-
 struct sharded {
     struct exec_run *r;
     const struct op *gather_x, *gather_a;
@@ -27,7 +24,17 @@ struct sharded {
     float *x, *a, *b, *y;  /* (rows, cols), (m, m), (rows or m, m), (n, cols) */
 };
 
-static int gather(struct sharded *s, bool of_a, float *to, uint64_t elements)
+static const struct kernel_on fp32 = {DTYPE_FP32, DTYPE_FP32, DTYPE_FP32, NULL, NULL, 0, NULL};
+
+static void cast(const struct sharded *s, enum dtype from, const void *x, enum dtype to, void *y,
+                 uint64_t n)
+{
+    const struct kernel_cast a = {.n = n, .x_type = from, .y_type = to, .x = x, .y = y};
+
+    launch_cast(s->r->b, s->r->stream, &fp32, &a);
+}
+
+static void gather(struct sharded *s, bool of_a, float *to, uint64_t elements)
 {
     const struct op *o = of_a ? s->gather_a : s->gather_x;
     struct coll_call c = {.kind = COLL_ALL_GATHER,
@@ -36,70 +43,65 @@ static int gather(struct sharded *s, bool of_a, float *to, uint64_t elements)
                           .chunk_bytes = dtype_bytes(s->d, of_a ? s->chunk_a : s->room)};
 
     BUG_ON(++*(of_a ? &s->n_a : &s->n_x) > o->coll.repeat);
-    if (run_call(s->r, &c))
-        return -1;
-    dtype_load(s->d, c.data, to, elements);
-    return 0;
+    run_call(s->r, &c);
+    cast(s, s->d, c.data, DTYPE_FP32, to, elements);
 }
 
 static void store_own(struct sharded *s)
 {
-    dtype_store(s->d, s->x + s->first * s->cols,
-                s->shards + dtype_bytes(s->d, s->r->t->rank * s->room), s->n * s->cols);
+    cast(s, DTYPE_FP32, s->x + s->first * s->cols, s->d,
+         s->shards + dtype_bytes(s->d, s->r->t->rank * s->room), s->n * s->cols);
 }
 
 static void gemm(const struct sharded *s, bool ta, bool tb, uint64_t m, uint64_t n, uint64_t k,
                  float alpha, const float *a, const float *b, float beta, float *c)
 {
     bool of_x = ta; /* X^T X of a tall matrix: columns of X, a row apart */
+    const struct backend_gemm g = {
+        ta,         tb, m, n,          k,          alpha,      beta,
+        a,          b,  c, DTYPE_FP32, DTYPE_FP32, DTYPE_FP32, of_x ? s->cols : k,
+        tb ? k : n, n};
 
     if (m)
-        s->r->gemm->fn(s->r->gemm->ctx, ta, tb, m, n, k, alpha, a, of_x ? s->cols : k, b,
-                       tb ? k : n, beta, c, n);
+        s->r->b->lib->gemm(s->r->b, s->r->stream, &g);
 }
 
-static void scale(float *x, uint64_t n, double norm2, float eps)
-{
-    double norm = sqrt(norm2);
-    float by = (float)(1 / (norm < (double)eps ? (double)eps : norm));
-
-    for (uint64_t i = 0; i < n; i++)
-        x[i] *= by;
-}
-
-static int step(struct sharded *s, const struct kernel_ns_hyper *h, bool first)
+static void step(struct sharded *s, const struct kernel_ns_hyper *h, bool first)
 {
     bool wide = s->rows <= s->cols;
-    struct kernel_on on = {.act = DTYPE_FP32, .weight = DTYPE_FP32, .grad = DTYPE_FP32};
+    struct exec_run *r = s->r;
     float *xi = s->x + s->first * s->cols, *ai = s->a + s->a_first * s->m;
-    uint64_t all = s->rows * s->cols;
+    uint64_t all = s->rows * s->cols, own = s->n * s->cols;
+    const struct kernel_normalize unit = {.n = all, .type = DTYPE_FP32, .eps = h->eps, .x = s->x};
+    const struct kernel_scale by_a = {.n = own, .type = DTYPE_FP32, .alpha = h->a, .x = s->y};
+    const struct kernel_axpy plus_b = {
+        .n = own, .x_type = DTYPE_FP32, .y_type = DTYPE_FP32, .alpha = h->b, .x = s->b, .y = s->y};
 
-    if (gather(s, false, s->x, all))
-        return -1;
+    gather(s, false, s->x, all);
     if (first)
-        scale(s->x, all, kernel_norm2(&on, DTYPE_FP32, s->x, all), h->eps);
+        launch_normalize(r->b, r->stream, &fp32, &unit);
     if (wide)
         gemm(s, false, true, s->a_n, s->m, s->cols, 1, s->x + s->a_first * s->cols, s->x, 0, ai);
     else
         gemm(s, true, false, s->a_n, s->m, s->rows, 1, s->x + s->a_first, s->x, 0, ai);
-    dtype_store(s->d, ai, s->parts + dtype_bytes(s->d, s->r->t->rank * s->chunk_a), s->a_n * s->m);
+    cast(s, DTYPE_FP32, ai, s->d, s->parts + dtype_bytes(s->d, r->t->rank * s->chunk_a),
+         s->a_n * s->m);
     store_own(s); /* scaled in the first step */
-    if (gather(s, true, s->a, s->m * s->m) || gather(s, false, s->x, all))
-        return -1;
+    gather(s, true, s->a, s->m * s->m);
+    gather(s, false, s->x, all);
+    run_copy(r, s->y, xi, own * sizeof(*s->y));
     if (wide) {
-        memcpy(s->b, ai, s->a_n * s->m * sizeof(*s->b));
+        run_copy(r, s->b, ai, s->a_n * s->m * sizeof(*s->b));
         gemm(s, false, false, s->a_n, s->m, s->m, h->c, ai, s->a, h->b, s->b);
-        memcpy(s->y, xi, s->n * s->cols * sizeof(*s->y));
         gemm(s, false, false, s->n, s->cols, s->m, 1, s->b, s->x, h->a, s->y);
     } else {
         gemm(s, false, false, s->n, s->m, s->m, 1, xi, s->a, 0, s->b);
-        for (uint64_t i = 0; i < s->n * s->m; i++)
-            s->y[i] = h->a * xi[i] + h->b * s->b[i];
+        launch_scale(r->b, r->stream, &fp32, &by_a);
+        launch_axpy(r->b, r->stream, &fp32, &plus_b);
         gemm(s, false, false, s->n, s->m, s->m, h->c, s->b, s->a, 1, s->y);
     }
-    memcpy(xi, s->y, s->n * s->cols * sizeof(*s->y));
+    run_copy(r, xi, s->y, own * sizeof(*s->y));
     store_own(s);
-    return 0;
 }
 
 /* The op's gathers stand before it in its loop: the first moves X, the second A. */
@@ -120,7 +122,7 @@ static void find_gathers(struct sharded *s, const struct op *o)
     BUG_ON(!s->gather_x || !s->gather_a);
 }
 
-int run_sharded(struct exec_run *r, const struct op *o, const struct instance *i)
+void run_sharded(struct exec_run *r, const struct op *o, const struct instance *i)
 {
     uint32_t t = run_item(r, o, i), w = r->p->world;
     const struct tensor *x = &r->p->model->tensors[t];
@@ -140,15 +142,13 @@ int run_sharded(struct exec_run *r, const struct op *o, const struct instance *i
     s.a_n = num_min(s.a_first + rows_a, s.m) - s.a_first;
     s.shards = run_matrix(r, o, i);
     s.parts = run_scratch(r, SCRATCH_PACK, dtype_bytes(s.d, s.chunk_a * w));
-    memset(s.parts, 0, dtype_bytes(s.d, s.chunk_a * w));
+    run_zero(r, s.parts, dtype_bytes(s.d, s.chunk_a * w));
     f = run_scratch(r, SCRATCH_FP32, (3 * x->numel + 2 * s.m * s.m) * sizeof(*f));
     s.x = f;
     s.y = s.x + x->numel;
     s.a = s.y + x->numel;
     s.b = s.a + s.m * s.m;
     for (uint32_t k = 0; k < r->plan->job.ns_steps; k++)
-        if (step(&s, &h, k == 0))
-            return -1;
+        step(&s, &h, k == 0);
     BUG_ON(s.n_x != s.gather_x->coll.repeat || s.n_a != s.gather_a->coll.repeat);
-    return 0;
 }

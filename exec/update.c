@@ -13,7 +13,7 @@ static struct kernel_on where(struct exec_run *r)
     const struct job *j = &r->plan->job;
 
     return (struct kernel_on){
-        .act = j->param_dtype, .weight = j->param_dtype, .grad = j->grad_dtype, .gemm = r->gemm};
+        .act = j->param_dtype, .weight = j->param_dtype, .grad = j->grad_dtype};
 }
 
 uint32_t run_item(const struct exec_run *r, const struct op *o, const struct instance *i)
@@ -28,16 +28,12 @@ enum dtype run_travel(const struct exec_run *r)
     return j->optimizer == OPTIMIZER_MUON ? j->param_dtype : j->grad_dtype;
 }
 
-/* Where the op finds the whole matrix: in the buffer that holds all of the rank's list, or in the one of the item at
+/* Where the op finds the whole matrix: in the buffer that holds all of the rank's list, or in the workspace of the item at
  * work, which has room for n padded parts. */
 char *run_matrix(struct exec_run *r, const struct op *o, const struct instance *i)
 {
     const struct work_table *w = &r->p->work_tables[r->p->loops[o->loop].work];
-    enum dtype d = run_travel(r);
-    uint32_t t = run_item(r, o, i);
     uint64_t before = 0;
-    size_t bytes =
-        dtype_bytes(d, num_max(r->held.t[t].room * r->p->world, r->p->model->tensors[t].numel));
 
     for (uint32_t k = 0; k < o->n_operands; k++) {
         if (o->operands[k].buffer != r->p->known.held)
@@ -47,14 +43,13 @@ char *run_matrix(struct exec_run *r, const struct op *o, const struct instance *
                 r->p->model
                     ->tensors[w->items[w->start ? w->list[w->start[r->t->rank] + n] : n].tensor]
                     .numel;
-        return (char *)run_find(r, r->p->known.held, 0, 0)->data + dtype_bytes(d, before);
+        return (char *)run_find(r, r->p->known.held, 0, 0)->data +
+               dtype_bytes(run_travel(r), before);
     }
-    if (bytes > r->cap_matrix) {
-        mem_free(r->matrix);
-        r->matrix = mem_alloc(1, bytes);
-        r->cap_matrix = bytes;
-    }
-    return r->matrix;
+    for (uint32_t k = 0; k < o->n_operands; k++)
+        if (r->p->buffers[o->operands[k].buffer].rule == SIZE_BY_ITEM)
+            return run_find(r, o->operands[k].buffer, 0, 0)->data;
+    BUG_ON(true);
 }
 
 static char *resident(struct exec_run *r, uint32_t buffer, uint64_t element)
@@ -78,7 +73,7 @@ static float *master_of(struct exec_run *r, uint32_t t)
     return (float *)(void *)resident(r, r->p->known.master, r->held.t[t].master_at);
 }
 
-/* The update of the held part, in the matrix's place; padding of a last part is zero. */
+/* The update of the held part, in the matrix's place; padding of a last part stays zero, as it was reserved. */
 static void momentum(struct exec_run *r, uint32_t t, char *matrix)
 {
     const struct held_tensor *h = &r->held.t[t];
@@ -94,27 +89,24 @@ static void momentum(struct exec_run *r, uint32_t t, char *matrix)
                                 .nesterov = true,
                                 .grad = g.data};
 
-    if (r->p->place[t].rule == PLACE_CHUNK && h->n < h->room && matrix == r->matrix)
-        memset(matrix + dtype_bytes(d, r->t->rank * h->room), 0, dtype_bytes(d, h->room));
     a.buf = resident(r, r->p->known.states, h->state_at);
     a.update = matrix + dtype_bytes(d, h->first);
-    kernel_momentum(&on, &a);
+    launch_momentum(r->b, r->stream, &on, &a);
 }
 
 static void newton_schulz(struct exec_run *r, uint32_t t, char *matrix)
 {
     const struct tensor *x = &r->p->model->tensors[t];
-    enum dtype d = r->plan->job.param_dtype;
-    struct kernel_newton_schulz a = {.rows = x->rows, .cols = x->cols, .hyper = KERNEL_NS_DEFAULTS};
+    struct kernel_orthogonalize a = {.rows = x->rows,
+                                     .cols = x->cols,
+                                     .hyper = KERNEL_NS_DEFAULTS,
+                                     .type = r->plan->job.param_dtype,
+                                     .matrix = matrix};
     struct kernel_on on = where(r);
 
     a.hyper.steps = r->plan->job.ns_steps;
-    a.x = run_scratch(r, SCRATCH_FP32, x->numel * sizeof(*a.x));
-    on.workspace_bytes = kernel_newton_schulz_workspace(x->rows, x->cols);
-    on.workspace = run_scratch(r, SCRATCH_KERNEL, on.workspace_bytes);
-    dtype_load(d, matrix, a.x, x->numel);
-    kernel_newton_schulz(&on, &a);
-    dtype_store(d, a.x, matrix, x->numel);
+    on.workspace_bytes = kernel_orthogonalize_workspace(x->rows, x->cols);
+    launch_orthogonalize(r->b, r->stream, &on, &a);
 }
 
 /* The gradient of the whole matrix: as it was reduced, or gathered into `matrix`. The update is left in fp32 scratch,
@@ -140,8 +132,7 @@ static void shampoo(struct exec_run *r, uint32_t t, const char *matrix)
     a.state = resident(r, r->p->known.states, r->held.t[t].state_at);
     a.update = run_scratch(r, SCRATCH_FP32, x->numel * sizeof(*a.update));
     on.workspace_bytes = kernel_shampoo_workspace(x->rows, x->cols, &a.hyper);
-    on.workspace = run_scratch(r, SCRATCH_KERNEL, on.workspace_bytes);
-    kernel_shampoo(&on, &a);
+    launch_shampoo(r->b, r->stream, &on, &a);
 }
 
 static void soap(struct exec_run *r, uint32_t t, const char *matrix)
@@ -160,8 +151,7 @@ static void soap(struct exec_run *r, uint32_t t, const char *matrix)
     a.state = resident(r, r->p->known.states, r->held.t[t].state_at);
     a.update = run_scratch(r, SCRATCH_FP32, x->numel * sizeof(*a.update));
     on.workspace_bytes = kernel_soap_workspace(x->rows, x->cols, &a.hyper);
-    on.workspace = run_scratch(r, SCRATCH_KERNEL, on.workspace_bytes);
-    kernel_soap(&on, &a);
+    launch_soap(r->b, r->stream, &on, &a);
 }
 
 static void matrix_update(struct exec_run *r, uint32_t t, const char *matrix)
@@ -180,12 +170,12 @@ static void matrix_update(struct exec_run *r, uint32_t t, const char *matrix)
     a.update = matrix + dtype_bytes(d, h->first);
     if (r->plan->job.optimizer != OPTIMIZER_MUON) { /* Adam's step size, as AdamW's */
         a.update_type = DTYPE_FP32;
-        a.update = (float *)r->scratch[SCRATCH_FP32] + h->first;
+        a.update = (float *)r->scratch[r->stream][SCRATCH_FP32] + h->first;
         a.scale = 0.1f;
     }
     a.param = param_of(r, t);
     a.master = master_of(r, t);
-    kernel_matrix_update(&on, &a);
+    launch_matrix_update(r->b, r->stream, &on, &a);
 }
 
 static void adamw(struct exec_run *r, uint32_t t)
@@ -213,7 +203,7 @@ static void adamw(struct exec_run *r, uint32_t t)
     a.master = master_of(r, t);
     a.m = resident(r, r->p->known.states, h->state_at);
     a.v = resident(r, r->p->known.states, h->state_at + h->room);
-    kernel_adamw(&on, &a);
+    launch_adamw(r->b, r->stream, &on, &a);
 }
 
 /* Everything that no matrix optimizer updates, owned by this rank or not. */
@@ -237,7 +227,8 @@ int run_update(struct exec_run *r, const struct op *o, const struct instance *i)
         newton_schulz(r, run_item(r, o, i), run_matrix(r, o, i));
         return 0;
     case KERNEL_NEWTON_SCHULZ_SHARDED:
-        return run_sharded(r, o, i);
+        run_sharded(r, o, i);
+        return 0;
     case KERNEL_SHAMPOO:
         shampoo(r, run_item(r, o, i), run_matrix(r, o, i));
         return 0;

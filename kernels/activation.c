@@ -116,7 +116,9 @@ void kernel_gelu_backward(const struct kernel_on *on, const struct kernel_gelu *
 
 void kernel_add(const struct kernel_on *on, const struct kernel_add *a)
 {
-    kernel_sum(on, on->act, a->x, a->y, a->out, a->n);
+    struct kernel_sum sum = {.n = a->n, .type = on->act, .x = a->x, .y = a->y, .out = a->out};
+
+    kernel_sum(on, &sum);
 }
 
 void kernel_add_backward(const struct kernel_on *on, const struct kernel_add *a)

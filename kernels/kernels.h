@@ -286,16 +286,52 @@ void kernel_adamw(const struct kernel_on *on, const struct kernel_adamw *a);
 
 /* ---- plain vectors, for collectives and bookkeeping ---- */
 
-void kernel_zero(const struct kernel_on *on, enum dtype d, void *x, size_t n);
-void kernel_cast(const struct kernel_on *on, enum dtype from, const void *x, enum dtype to, void *y,
-                 size_t n);
-void kernel_scale(const struct kernel_on *on, enum dtype d, float alpha, void *x, size_t n);
+/* y = x in another type */
+struct kernel_cast {
+    size_t n;
+    enum dtype x_type, y_type;
+    const void *x;
+    void *y;
+};
+void kernel_cast(const struct kernel_on *on, const struct kernel_cast *a);
+
+/* x *= alpha */
+struct kernel_scale {
+    size_t n;
+    enum dtype type;
+    float alpha;
+    void *x;
+};
+void kernel_scale(const struct kernel_on *on, const struct kernel_scale *a);
+
+/* x /= max(|x|, eps), |x| the root of kernel_norm2() */
+struct kernel_normalize {
+    size_t n;
+    enum dtype type;
+    float eps;
+    void *x;
+};
+void kernel_normalize(const struct kernel_on *on, const struct kernel_normalize *a);
+
 /* y += alpha * x */
-void kernel_axpy(const struct kernel_on *on, float alpha, enum dtype dx, const void *x,
-                 enum dtype dy, void *y, size_t n);
-/* out = x + y, rounded to d; out may be x or y. */
-void kernel_sum(const struct kernel_on *on, enum dtype d, const void *x, const void *y, void *out,
-                size_t n);
+struct kernel_axpy {
+    size_t n;
+    enum dtype x_type, y_type;
+    float alpha;
+    const void *x;
+    void *y;
+};
+void kernel_axpy(const struct kernel_on *on, const struct kernel_axpy *a);
+
+/* out = x + y, rounded to the type; out may be x or y. */
+struct kernel_sum {
+    size_t n;
+    enum dtype type;
+    const void *x, *y;
+    void *out;
+};
+void kernel_sum(const struct kernel_on *on, const struct kernel_sum *a);
+
 /* Sum of squares in double, in order. */
 double kernel_norm2(const struct kernel_on *on, enum dtype d, const void *x, size_t n);
 

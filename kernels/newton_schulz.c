@@ -131,18 +131,37 @@ static void by_gram(const struct work *w, float *x)
 void kernel_newton_schulz(const struct kernel_on *on, const struct kernel_newton_schulz *a)
 {
     size_t n = a->rows * a->cols, s = smaller(a->rows, a->cols);
-    float *room = on->workspace, inverse;
+    float *room = on->workspace;
     struct work w = {on->gemm, &a->hyper,    a->rows,          a->cols,          s,
                      room,     room + s * s, room + 2 * s * s, room + 3 * s * s, room + 4 * s * s};
-    double norm = sqrt(kernel_norm2(on, DTYPE_FP32, a->x, n));
+    struct kernel_normalize start = {.n = n, .type = DTYPE_FP32, .eps = a->hyper.eps, .x = a->x};
 
     BUG_ON(!n || !on->gemm);
     BUG_ON(on->workspace_bytes < kernel_newton_schulz_workspace(a->rows, a->cols));
-    inverse = (float)(1 / (norm < (double)a->hyper.eps ? (double)a->hyper.eps : norm));
-    kernel_scale(on, DTYPE_FP32, inverse, a->x, n);
+    kernel_normalize(on, &start);
     round_to(a->hyper.stored, a->x, n);
     if (a->hyper.form == KERNEL_NS_GRAM)
         by_gram(&w, a->x);
     else
         standard(&w, a->x);
+}
+
+size_t kernel_orthogonalize_workspace(size_t rows, size_t cols)
+{
+    return rows * cols * sizeof(float) + kernel_newton_schulz_workspace(rows, cols);
+}
+
+void kernel_orthogonalize(const struct kernel_on *on, const struct kernel_orthogonalize *a)
+{
+    size_t n = a->rows * a->cols;
+    struct kernel_newton_schulz ns = {
+        .rows = a->rows, .cols = a->cols, .hyper = a->hyper, .x = on->workspace};
+    struct kernel_on inner = *on;
+
+    BUG_ON(on->workspace_bytes < kernel_orthogonalize_workspace(a->rows, a->cols));
+    inner.workspace = ns.x + n;
+    inner.workspace_bytes -= n * sizeof(float);
+    dtype_load(a->type, a->matrix, ns.x, n);
+    kernel_newton_schulz(&inner, &ns);
+    dtype_store(a->type, ns.x, a->matrix, n);
 }

@@ -44,6 +44,16 @@ struct kernel_newton_schulz {
 size_t kernel_newton_schulz_workspace(size_t rows, size_t cols);
 void kernel_newton_schulz(const struct kernel_on *on, const struct kernel_newton_schulz *a);
 
+/* The same on a matrix as it is stored. */
+struct kernel_orthogonalize {
+    size_t rows, cols;
+    struct kernel_ns_hyper hyper;
+    enum dtype type;
+    void *matrix; /* (rows, cols), in and out */
+};
+size_t kernel_orthogonalize_workspace(size_t rows, size_t cols);
+void kernel_orthogonalize(const struct kernel_on *on, const struct kernel_orthogonalize *a);
+
 /* SPECTRAL: sqrt(max(1, rows/cols)) (Jordan). RMS: 0.2 sqrt(max(rows, cols)), the size of an AdamW step (Moonlight). */
 enum kernel_muon_scaling { KERNEL_MUON_SPECTRAL, KERNEL_MUON_RMS };
 float kernel_muon_scale(enum kernel_muon_scaling s, size_t rows, size_t cols);

@@ -140,10 +140,11 @@ static void block(const struct work *w, size_t at)
     const struct kernel_shampoo *a = w->a;
     size_t r = w->r, c = w->c, rr = r * r, cc = c * c;
     enum dtype d = a->state_type;
+    struct kernel_scale by = {.n = r * c, .type = DTYPE_FP32, .alpha = a->grad_scale, .x = w->g};
     double adam, norm;
 
     take(w, a->grad_type, a->grad, 0, w->g);
-    kernel_scale(w->on, DTYPE_FP32, a->grad_scale, w->g, r * c);
+    kernel_scale(w->on, &by);
     adam = moments(w);
     precondition(w, true, r, at, at + rr + cc);
     precondition(w, false, c, at + rr, at + 2 * rr + cc);
@@ -152,8 +153,10 @@ static void block(const struct work *w, size_t at)
     gemm(w, false, false, r, c, r, 1, w->p, r, w->m, c, 0, w->t);
     gemm(w, false, false, r, c, c, 1, w->t, c, w->q, c, 0, w->m);
     norm = sqrt(kernel_norm2(w->on, DTYPE_FP32, w->m, r * c));
+    by.alpha = (float)(adam / norm);
+    by.x = w->m;
     if (a->hyper.graft && norm > 0)
-        kernel_scale(w->on, DTYPE_FP32, (float)(adam / norm), w->m, r * c);
+        kernel_scale(w->on, &by);
     give(w, DTYPE_FP32, w->m, a->update, 0);
 }
 

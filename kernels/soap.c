@@ -210,11 +210,12 @@ void kernel_soap(const struct kernel_on *on, const struct kernel_soap *a)
     size_t n = a->rows * a->cols;
     uint64_t t = a->step - a->hyper.skip_first;
     struct work w = work_of(on, a);
+    struct kernel_scale by = {.n = n, .type = DTYPE_FP32, .alpha = a->grad_scale, .x = w.g};
 
     BUG_ON(!n || !a->step || !a->hyper.frequency || !on->gemm);
     BUG_ON(on->workspace_bytes < kernel_soap_workspace(a->rows, a->cols, &a->hyper));
     dtype_load(a->grad_type, a->grad, w.g, n);
-    kernel_scale(on, DTYPE_FP32, a->grad_scale, w.g, n);
+    kernel_scale(on, &by);
     for (int i = 0; i < 2 && a->step == 1; i++)
         if (w.side[i].n)
             begin(&w, &w.side[i]);

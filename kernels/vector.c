@@ -1,70 +1,69 @@
-/* Plain vectors: zero, cast, scale, axpy, sum. */
+/* Plain vectors: cast, scale, axpy, sum. */
 #include "kernels/kernels.h"
 
 #include "kernels/storage.h"
 
-#include <string.h>
+#include <math.h>
 
-void kernel_zero(const struct kernel_on *on, enum dtype d, void *x, size_t n)
-{
-    (void)on;
-    if (n)
-        memset(x, 0, n * storage_bytes(d));
-}
-
-void kernel_cast(const struct kernel_on *on, enum dtype from, const void *x, enum dtype to, void *y,
-                 size_t n)
+void kernel_cast(const struct kernel_on *on, const struct kernel_cast *a)
 {
     float tmp[CHUNK];
 
     (void)on;
-    FOR_CHUNKS(i, len, n)
-    store(to, load(from, x, i, len, tmp), y, i, len);
+    FOR_CHUNKS(i, len, a->n)
+    store(a->y_type, load(a->x_type, a->x, i, len, tmp), a->y, i, len);
 }
 
-void kernel_scale(const struct kernel_on *on, enum dtype d, float alpha, void *x, size_t n)
+void kernel_scale(const struct kernel_on *on, const struct kernel_scale *a)
 {
     float tmp[CHUNK];
 
     (void)on;
-    FOR_CHUNKS(i, len, n)
+    FOR_CHUNKS(i, len, a->n)
     {
-        dtype_load(d, at_const(d, x, i), tmp, len);
+        dtype_load(a->type, at_const(a->type, a->x, i), tmp, len);
         for (size_t j = 0; j < len; j++)
-            tmp[j] *= alpha;
-        store(d, tmp, x, i, len);
+            tmp[j] *= a->alpha;
+        store(a->type, tmp, a->x, i, len);
     }
 }
 
-void kernel_axpy(const struct kernel_on *on, float alpha, enum dtype dx, const void *x,
-                 enum dtype dy, void *y, size_t n)
+void kernel_normalize(const struct kernel_on *on, const struct kernel_normalize *a)
+{
+    double norm = sqrt(kernel_norm2(on, a->type, a->x, a->n)), eps = (double)a->eps;
+    struct kernel_scale by = {.n = a->n, .type = a->type, .x = a->x};
+
+    by.alpha = (float)(1 / (norm < eps ? eps : norm));
+    kernel_scale(on, &by);
+}
+
+void kernel_axpy(const struct kernel_on *on, const struct kernel_axpy *a)
 {
     float tmp[CHUNK], ax[CHUNK];
 
     (void)on;
-    FOR_CHUNKS(i, len, n)
+    FOR_CHUNKS(i, len, a->n)
     {
-        const float *v = load(dx, x, i, len, tmp);
+        const float *v = load(a->x_type, a->x, i, len, tmp);
 
         for (size_t j = 0; j < len; j++)
-            ax[j] = alpha * v[j];
-        store_add(dy, ax, y, i, len);
+            ax[j] = a->alpha * v[j];
+        store_add(a->y_type, ax, a->y, i, len);
     }
 }
 
-void kernel_sum(const struct kernel_on *on, enum dtype d, const void *x, const void *y, void *out,
-                size_t n)
+void kernel_sum(const struct kernel_on *on, const struct kernel_sum *a)
 {
     float t0[CHUNK], t1[CHUNK], sum[CHUNK];
 
     (void)on;
-    FOR_CHUNKS(i, len, n)
+    FOR_CHUNKS(i, len, a->n)
     {
-        const float *a = load(d, x, i, len, t0), *b = load(d, y, i, len, t1);
+        const float *x = load(a->type, a->x, i, len, t0), *y = load(a->type, a->y, i, len, t1);
 
         for (size_t j = 0; j < len; j++)
-            sum[j] = a[j] + b[j];
-        store(d, sum, out, i, len);
+            sum[j] = x[j] + y[j];
+        store(a->type, sum, a->out, i, len);
     }
 }
 

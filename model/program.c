@@ -94,6 +94,33 @@ uint64_t op_coll_bytes(const struct program *p, const struct op *o, const struct
     return c->unit_bytes ? c->unit_bytes[i->unit] : c->bytes;
 }
 
+/* ---- waits ---- */
+
+bool op_in_loop(const struct program *p, const struct op *o, enum loop_kind kind)
+{
+    for (uint32_t l = o->loop; l != PROGRAM_NONE; l = p->loops[l].parent)
+        if (p->loops[l].kind == kind)
+            return true;
+    return false;
+}
+
+struct awaited program_awaited(const struct program *p, const struct op *o,
+                               const struct instance *i, const struct wait *w)
+{
+    const struct op *on = &p->ops[w->op];
+    bool of_unit = op_in_loop(p, on, LOOP_UNIT), of_micro = op_in_loop(p, on, LOOP_MICRO);
+    int64_t unit = of_unit ? (int64_t)i->unit + w->d_unit : 0;
+    int64_t micro = of_micro ? (int64_t)i->micro + w->d_micro : 0;
+
+    /* of items: the same one, or the last of the loop */
+    if (op_in_loop(p, on, LOOP_ITEM) || (of_unit && !op_in_loop(p, o, LOOP_UNIT)) ||
+        (of_micro && !op_in_loop(p, o, LOOP_MICRO)))
+        return (struct awaited){.kind = WAIT_LAST};
+    if (unit < 0 || unit >= p->model->n_units || micro < 0 || micro >= p->n_micro)
+        return (struct awaited){.kind = WAIT_NOTHING};
+    return (struct awaited){WAIT_INSTANCE, (uint32_t)unit, (uint32_t)micro};
+}
+
 /* ---- walking ---- */
 
 struct walk {

@@ -292,6 +292,18 @@ int program_walk_range(const struct program *p, uint32_t rank, uint32_t first_op
                        int (*fn)(void *ctx, const struct instance *i), void *ctx);
 const struct role *program_role(const struct program *p, uint32_t rank);
 
+bool op_in_loop(const struct program *p, const struct op *o, enum loop_kind kind);
+
+/* What a wait means for an instance of op `o`: nothing (out of range: it counts as ended), the awaited op's last instance
+ * so far, or the instance of a unit and micro-batch (0 where the awaited op is in no such loop). */
+enum wait_kind { WAIT_NOTHING, WAIT_LAST, WAIT_INSTANCE };
+struct awaited {
+    enum wait_kind kind;
+    uint32_t unit, micro;
+};
+struct awaited program_awaited(const struct program *p, const struct op *o,
+                               const struct instance *i, const struct wait *w);
+
 /* Structural checks, so that no reader has to: every index in range; roles that share out ops and ranks; loops that nest;
  * items only in loops over items; groups that share out the world; segments with a root in their range, disjoint by
  * offset; every reserved buffer released by some op; unique names. ERR_INVALID names what is wrong.

@@ -104,14 +104,6 @@ static int check_nesting(const struct program *p, const struct op *o, struct err
     return 0;
 }
 
-static bool in_loop(const struct program *p, const struct op *o, enum loop_kind kind)
-{
-    for (uint32_t l = o->loop; l != PROGRAM_NONE; l = p->loops[l].parent)
-        if (p->loops[l].kind == kind)
-            return true;
-    return false;
-}
-
 static int check_collective(const struct program *p, const struct op *o, struct err *e)
 {
     const struct collective *c = &o->coll;
@@ -121,7 +113,7 @@ static int check_collective(const struct program *p, const struct op *o, struct 
         BAD("op '%s' has no group", o->name);
     if (segments && c->table >= p->n_segment_tables)
         BAD("op '%s' uses segment table %u of %u", o->name, c->table, p->n_segment_tables);
-    if (c->item_bytes && !in_loop(p, o, LOOP_ITEM))
+    if (c->item_bytes && !op_in_loop(p, o, LOOP_ITEM))
         BAD("op '%s' moves bytes by item, but is in no loop over items", o->name);
     if ((c->kind == COLL_SEND || c->kind == COLL_RECV) && c->peer_op >= p->n_ops)
         BAD("op '%s' has no peer", o->name);
@@ -157,11 +149,11 @@ static int check_op(const struct program *p, const struct op *o, struct err *e)
         if (b >= p->n_buffers)
             BAD("op '%s' %s buffer %u of %u", o->name,
                 o->lives[i].release ? "releases" : "reserves", b, p->n_buffers);
-        if (p->buffers[b].rule == SIZE_BY_ITEM && !in_loop(p, o, LOOP_ITEM))
+        if (p->buffers[b].rule == SIZE_BY_ITEM && !op_in_loop(p, o, LOOP_ITEM))
             BAD("op '%s' holds '%s' by item, but is in no loop over items", o->name,
                 p->buffers[b].name);
     }
-    if (o->by_item && !in_loop(p, o, LOOP_ITEM))
+    if (o->by_item && !op_in_loop(p, o, LOOP_ITEM))
         BAD("op '%s' works by item, but is in no loop over items", o->name);
     return o->kind == OP_COLLECTIVE ? check_collective(p, o, e) : 0;
 }

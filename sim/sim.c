@@ -148,39 +148,18 @@ static void after_spot(struct build *b, uint32_t task, struct spot s, uint32_t c
     }
 }
 
-static bool in_loop(const struct program *p, const struct op *o, enum loop_kind kind)
-{
-    for (uint32_t l = o->loop; l != PROGRAM_NONE; l = p->loops[l].parent)
-        if (p->loops[l].kind == kind)
-            return true;
-    return false;
-}
-
 /* The instance that a wait of instance i means. */
 static struct spot resolve(const struct build *b, const struct op *o, const struct instance *i,
                            const struct wait *w)
 {
-    const struct program *p = b->r->p;
-    const struct op *awaited = &p->ops[w->op];
     const struct where *at = &b->where[w->op];
-    const struct spot none = {PROGRAM_NONE, false};
-    int64_t unit = 0, micro = 0;
+    struct awaited a = program_awaited(b->r->p, o, i, w);
 
-    if (in_loop(p, awaited, LOOP_ITEM))
-        return at->last; /* the same item, or the last of the loop */
-    if (in_loop(p, awaited, LOOP_UNIT)) {
-        if (!in_loop(p, o, LOOP_UNIT))
-            return at->last;
-        unit = (int64_t)i->unit + w->d_unit;
-    }
-    if (in_loop(p, awaited, LOOP_MICRO)) {
-        if (!in_loop(p, o, LOOP_MICRO))
-            return at->last;
-        micro = (int64_t)i->micro + w->d_micro;
-    }
-    if (unit < 0 || unit >= at->n_units || micro < 0 || micro >= p->n_micro)
-        return none;
-    return at->at[(uint64_t)micro * at->n_units + (uint64_t)unit];
+    if (a.kind == WAIT_NOTHING)
+        return (struct spot){PROGRAM_NONE, false};
+    if (a.kind == WAIT_LAST)
+        return at->last;
+    return at->at[(uint64_t)a.micro * at->n_units + a.unit];
 }
 
 static void place(struct build *b, const struct instance *i, struct spot s)
@@ -413,11 +392,11 @@ static void awaited(struct build *b)
         for (uint32_t k = 0; k < p->ops[i].n_waits; k++) {
             const struct op *o = &p->ops[p->ops[i].waits[k].op];
             struct where *w = &b->where[o->id];
-            uint32_t micros = in_loop(p, o, LOOP_MICRO) ? p->n_micro : 1;
+            uint32_t micros = op_in_loop(p, o, LOOP_MICRO) ? p->n_micro : 1;
 
-            if (w->at || in_loop(p, o, LOOP_ITEM))
+            if (w->at || op_in_loop(p, o, LOOP_ITEM))
                 continue;
-            w->n_units = in_loop(p, o, LOOP_UNIT) ? p->model->n_units : 1;
+            w->n_units = op_in_loop(p, o, LOOP_UNIT) ? p->model->n_units : 1;
             w->at = MEM_NEW(struct spot, (size_t)w->n_units * micros);
             for (uint64_t n = 0; n < (uint64_t)w->n_units * micros; n++)
                 w->at[n].first = PROGRAM_NONE;

@@ -16,11 +16,13 @@ static int one_rank(struct transport *t, void *ctx, struct err *e)
 {
     struct trial *x = ctx;
     struct check_result c;
+    struct backend b;
     struct arena a;
     int status;
 
     arena_init(&a);
-    status = check_run(&x->plan, t, &kernel_gemm_reference, &x->o, x->steps, &a, &c, e);
+    open_cpu(&b, t, 0);
+    status = check_run(&x->plan, &b, &x->o, x->steps, &a, &c, e);
     if (!status && t->rank == 0) {
         x->result = c;
         x->result.loss = x->result.loss_ddp = NULL;
@@ -29,6 +31,7 @@ static int one_rank(struct transport *t, void *ctx, struct err *e)
         if (!check_holds(&c))
             x->result.bytes_equal = false;
     }
+    backend_close(&b);
     arena_release(&a);
     return status;
 }

@@ -110,8 +110,12 @@ static int one_rank(struct transport *t, void *ctx, struct err *e)
                             .skip_owner = PROGRAM_NONE,
                             .shift_segment = PROGRAM_NONE,
                             .stale_unit = PROGRAM_NONE};
+    struct backend b;
     struct exec_run r;
-    int status = exec_init(&r, &x->plan, &x->p, t, &kernel_gemm_reference, &o, e);
+    int status;
+
+    open_cpu(&b, t, 0);
+    status = exec_init(&r, &x->plan, &x->p, &b, &o, e);
 
     for (int s = 0; s < 2 && !status; s++) {
         double loss;
@@ -134,6 +138,7 @@ static int one_rank(struct transport *t, void *ctx, struct err *e)
         }
     }
     exec_release(&r);
+    backend_close(&b);
     return status;
 }
 

@@ -4,7 +4,7 @@
 #define BALLAST_TESTS_EXEC_THREADS_H
 
 #include "core/mem.h"
-#include "exec/transport.h"
+#include "exec/backend.h"
 
 #include <pthread.h>
 #include <string.h>
@@ -206,6 +206,16 @@ static int threads_run(uint32_t size, int (*fn)(struct transport *t, void *ctx, 
     mem_free(id);
     mem_free(j);
     return status;
+}
+
+/* The cpu backend with our own products; shuffle: 0, or the seed of its order. */
+static inline void open_cpu(struct backend *b, struct transport *t, uint64_t shuffle)
+{
+    const struct backend_options o = {
+        .transport = t, .gemm = &kernel_gemm_reference, .shuffle = shuffle};
+    struct err e = {0};
+
+    BUG_ON(backend_open(b, NULL, &o, &e));
 }
 
 #endif

@@ -1,23 +1,23 @@
-#include "cli/backend.h"
+#include "cli/machine.h"
 
 #include <dlfcn.h>
 #include <stdarg.h>
 #include <string.h>
 #include <unistd.h>
 
-enum backend_kind { BACKEND_CPU, BACKEND_CUDA, BACKEND_AUTO };
+enum backend_choice { CHOICE_CPU, CHOICE_CUDA, CHOICE_AUTO };
 enum transport_kind { TRANSPORT_AUTO, TRANSPORT_SELF, TRANSPORT_MPI };
 enum gemm_kind { GEMM_AUTO, GEMM_BLAS, GEMM_REFERENCE };
 static const char *const backends[] = {"cpu", "cuda", "auto", NULL};
 static const char *const transports[] = {"auto", "self", "mpi", NULL};
 static const char *const gemms[] = {"auto", "blas", "reference", NULL};
 
-const struct opt backend_rows[] = {
+const struct opt machine_rows[] = {
     {.name = "backend",
      .type = OPT_CHOICE,
      .choices = backends,
      .dflt = "cpu",
-     .help = "what computes; auto: cpu in this version"},
+     .help = "what computes; auto: cuda when ballast-cuda.so finds a GPU, else cpu"},
     {.name = "transport",
      .type = OPT_CHOICE,
      .choices = transports,
@@ -35,17 +35,22 @@ const struct opt backend_rows[] = {
      .min = 1,
      .max = 1024,
      .help = "of the BLAS, a rank; OPENBLAS_NUM_THREADS wins"},
+    {.name = "shuffle",
+     .type = OPT_COUNT,
+     .meta = "SEED",
+     .dflt = "0",
+     .help = "cpu: drain streams in a random legal order, not in that of issue; 0: no"},
     {.name = "watchdog",
      .type = OPT_TIME,
      .dflt = "60s",
      .help = "give up when nothing moves for so long"},
 };
-const size_t backend_n_rows = sizeof(backend_rows) / sizeof(backend_rows[0]);
+const size_t machine_n_rows = sizeof(machine_rows) / sizeof(machine_rows[0]);
 
 /* ---- the job's end ---- */
 
 /* From inside an allocation, which knows no backend. */
-static struct backend *running;
+static struct machine *running;
 
 static void no_memory(size_t n, size_t size)
 {
@@ -55,35 +60,36 @@ static void no_memory(size_t n, size_t size)
         return;
     err_set(&e, ERR_EXTERNAL, "rank %u: %s: out of memory: %zu x %zu bytes", running->t.rank,
             running->doing, n, size);
-    exit(backend_fail(running, &e));
+    exit(machine_fail(running, &e));
 }
 
-void backend_init(struct backend *b)
+void machine_init(struct machine *m)
 {
-    memset(b, 0, sizeof(*b));
-    snprintf(b->doing, sizeof(b->doing), "start");
-    arena_init(&b->arena);
-    running = b;
+    memset(m, 0, sizeof(*m));
+    snprintf(m->doing, sizeof(m->doing), "start");
+    arena_init(&m->arena);
+    running = m;
     mem_on_failure(no_memory);
 }
 
-void backend_close(struct backend *b)
+void machine_close(struct machine *m)
 {
-    if (b->open)
-        transport_close(&b->t);
+    backend_close(&m->b);
+    if (m->open)
+        transport_close(&m->t);
     mem_on_failure(NULL);
     running = NULL;
-    arena_release(&b->arena);
+    arena_release(&m->arena);
 }
 
-void backend_doing(struct backend *b, const char *fmt, ...)
+void machine_doing(struct machine *m, const char *fmt, ...)
 {
     va_list ap;
 
     va_start(ap, fmt);
-    vsnprintf(b->doing, sizeof(b->doing), fmt, ap);
+    vsnprintf(m->doing, sizeof(m->doing), fmt, ap);
     va_end(ap);
-    transport_note(&b->t, "%s", b->doing);
+    transport_note(&m->t, "%s", m->doing);
 }
 
 /* Set by the launcher; 0 for a program of its own. */
@@ -102,17 +108,17 @@ static bool several(void)
     return launched(sizes, sizeof(sizes) / sizeof(sizes[0])) > 1;
 }
 
-int backend_fail(struct backend *b, const struct err *e)
+int machine_fail(struct machine *m, const struct err *e)
 {
     static const char *const ranks[] = {"OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID"};
     int status = err_exit_status(e->code);
 
-    if (b->open) {
-        if (transport_claim(&b->t))
+    if (m->open) {
+        if (transport_claim(&m->t))
             fprintf(stderr, "error: %s [ERR_%s]\n", e->msg, err_name(e->code));
         fflush(stderr);
-        if (b->t.size > 1)
-            b->t.lib->abort(&b->t, status);
+        if (m->t.size > 1)
+            m->t.lib->abort(&m->t, status);
         return status;
     }
     /* Before the ranks know of each other every one of them fails alike: the first one speaks, the others leave it the
@@ -178,38 +184,53 @@ static void *load_blas(const char *path)
     return dlopen(path, RTLD_NOW);
 }
 
-static int open_gemm(struct backend *b, const struct opts *o, struct err *e)
+static int open_gemm(struct machine *m, const struct opts *o, struct err *e)
 {
     uint64_t kind = opts_get(o, "gemm")->u64;
 
-    b->gemm = &kernel_gemm_reference;
-    b->gemm_name = "reference";
+    m->gemm = &kernel_gemm_reference;
+    m->gemm_name = "reference";
     if (kind == GEMM_REFERENCE)
         return 0;
     setenv("OPENBLAS_NUM_THREADS",
-           arena_printf(&b->arena, "%u", (unsigned)opts_get(o, "threads")->u64), 0);
-    b->gemm_handle = load_blas(beside(&b->arena, "ballast-blas.so"));
-    if (b->gemm_handle && dlsym(b->gemm_handle, "blas_library")) {
-        b->gemm = dlsym(b->gemm_handle, "blas_library");
-        b->gemm_name = "BLAS";
+           arena_printf(&m->arena, "%u", (unsigned)opts_get(o, "threads")->u64), 0);
+    m->gemm_handle = load_blas(beside(&m->arena, "ballast-blas.so"));
+    if (m->gemm_handle && dlsym(m->gemm_handle, "blas_library")) {
+        m->gemm = dlsym(m->gemm_handle, "blas_library");
+        m->gemm_name = "BLAS";
         return 0;
     }
     return kind == GEMM_BLAS ? err_set(e, ERR_EXTERNAL, "cannot load BLAS: %s", dlerror()) : 0;
 }
 
-int backend_open(struct backend *b, const struct opts *o, struct err *e)
+/* auto takes the first that opens. */
+static int open_backend(struct machine *m, const struct opts *o, struct err *e)
+{
+    enum backend_choice choice = (enum backend_choice)opts_get(o, "backend")->u64;
+    const struct backend_options bo = {
+        .transport = &m->t, .gemm = m->gemm, .shuffle = opts_get(o, "shuffle")->u64};
+
+    if (choice != CHOICE_CPU) {
+        if (!backend_open(&m->b, beside(&m->arena, "ballast-cuda.so"), &bo, e))
+            return 0;
+        if (choice == CHOICE_CUDA)
+            return err_prefix(e, "--backend cuda");
+        if (m->t.rank == 0)
+            fprintf(stderr, "backend: cpu (cuda: %s)\n", e->msg);
+    }
+    return backend_open(&m->b, NULL, &bo, e);
+}
+
+int machine_open(struct machine *m, const struct opts *o, struct err *e)
 {
     uint64_t kind = opts_get(o, "transport")->u64;
     bool mpi = kind == TRANSPORT_MPI || (kind == TRANSPORT_AUTO && several());
 
-    if (opts_get(o, "backend")->u64 == BACKEND_CUDA)
-        return err_set(e, ERR_EXTERNAL,
-                       "--backend cuda: there is none in this version; --backend cpu runs here");
-    b->t.watchdog_s = opts_get(o, "watchdog")->d;
-    if (transport_open(&b->t, mpi ? beside(&b->arena, "ballast-mpi.so") : NULL, e))
+    m->t.watchdog_s = opts_get(o, "watchdog")->d;
+    if (transport_open(&m->t, mpi ? beside(&m->arena, "ballast-mpi.so") : NULL, e))
         return -1;
-    b->open = true;
-    if (opts_get(o, "backend")->u64 == BACKEND_AUTO && b->t.rank == 0)
-        fputs("backend: cpu\n", stderr);
-    return open_gemm(b, o, e);
+    m->open = true;
+    if (open_gemm(m, o, e))
+        return -1;
+    return open_backend(m, o, e);
 }

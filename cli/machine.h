@@ -1,21 +1,21 @@
-/* cli/backend.h - what ballast-exec runs on: ranks, products, threads; and how a job of several ranks ends.
+/* cli/machine.h - what ballast-exec runs on: ranks, products, threads; and how a job of several ranks ends.
  *
  * Libraries beside the program are loaded when needed. Before the BLAS is loaded its threads are set to --threads (one:
  * a rank is one core, and bits depend on the count) and, where it would pick kernels without AVX2 on a processor that has
  * it, its core type to Haswell; what the user has set in OPENBLAS_NUM_THREADS and OPENBLAS_CORETYPE stays. */
-#ifndef BALLAST_CLI_BACKEND_H
-#define BALLAST_CLI_BACKEND_H
+#ifndef BALLAST_CLI_MACHINE_H
+#define BALLAST_CLI_MACHINE_H
 
 #include "core/opts.h"
-#include "exec/transport.h"
-#include "kernels/kernels.h"
+#include "exec/backend.h"
 
-/* --backend, --transport, --gemm, --threads, --watchdog */
-extern const struct opt backend_rows[];
-extern const size_t backend_n_rows;
+/* --backend, --transport, --gemm, --threads, --shuffle, --watchdog */
+extern const struct opt machine_rows[];
+extern const size_t machine_n_rows;
 
-struct backend {
+struct machine {
     struct transport t;
+    struct backend b;
     const struct kernel_gemm *gemm;
     const char *gemm_name; /* "BLAS" or "reference" */
     void *gemm_handle;
@@ -24,12 +24,12 @@ struct backend {
     struct arena arena;
 };
 
-void backend_init(struct backend *b);
-int backend_open(struct backend *b, const struct opts *o, struct err *e);
+void machine_init(struct machine *m);
+int machine_open(struct machine *m, const struct opts *o, struct err *e);
 /* Says the error once for all ranks and ends every rank of the job. Returns the exit status when this is the only one. */
-int backend_fail(struct backend *b, const struct err *e);
-void backend_close(struct backend *b);
+int machine_fail(struct machine *m, const struct err *e);
+void machine_close(struct machine *m);
 /* What this rank does now, for the line when it fails. */
-void backend_doing(struct backend *b, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+void machine_doing(struct machine *m, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
 #endif

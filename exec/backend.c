@@ -1,0 +1,53 @@
+#include "exec/backend.h"
+
+#include <dlfcn.h>
+#include <string.h>
+
+int backend_open(struct backend *b, const char *path, const struct backend_options *o,
+                 struct err *e)
+{
+    memset(b, 0, sizeof(*b));
+    b->lib = &backend_cpu;
+    b->t = o->transport;
+    if (path) {
+        b->handle = dlopen(path, RTLD_NOW);
+        b->lib = b->handle ? dlsym(b->handle, "backend_library") : NULL;
+        if (!b->handle)
+            return err_set(e, ERR_EXTERNAL, "cannot load %s", dlerror());
+        if (!b->lib) {
+            dlclose(b->handle);
+            return err_set(e, ERR_EXTERNAL, "'%s' has no backend_library", path);
+        }
+    }
+    if (!b->lib->open(b, o, e))
+        return 0;
+    if (b->handle)
+        dlclose(b->handle);
+    b->lib = NULL;
+    return -1;
+}
+
+void backend_close(struct backend *b)
+{
+    if (!b->lib)
+        return;
+    b->lib->close(b);
+    if (b->handle)
+        dlclose(b->handle);
+    memset(b, 0, sizeof(*b));
+}
+
+int backend_status(const struct backend *b, struct err *e)
+{
+    if (!b->failed)
+        return 0;
+    *e = b->err;
+    return -1;
+}
+
+void backend_fail(struct backend *b, const struct err *e)
+{
+    if (!b->failed)
+        b->err = *e;
+    b->failed = true;
+}

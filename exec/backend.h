@@ -1,0 +1,157 @@
+/* exec/backend.h - what a rank computes with and moves through: a table of functions on ordered queues.
+ *
+ * The walk (exec/run.c) issues; a backend does, now or later. Everything that touches a buffer is issued on a stream of the
+ * program (enum stream); a stream does what it was given in that order, and only events order two streams. So nothing
+ * that issues may look at a buffer: download() is the one way to the host, and it waits. Two backends read the table:
+ *   cpu    exec/backend_cpu.c, part of the program: kernels/ and a BLAS, collectives over the transport. Each call is
+ *          done at once, or, shuffled, when somebody waits, in a random order among those that streams and events
+ *          allow: what a program forgets to wait for shows.
+ *   others build/ballast-NAME.so, which exports `backend_library`.
+ *
+ * Errors: issuing never fails visibly. The first error of a backend is kept in b->err (b->failed); what comes after it is
+ * dropped, and who issues looks after each operation.
+ */
+#ifndef BALLAST_EXEC_BACKEND_H
+#define BALLAST_EXEC_BACKEND_H
+
+#include "exec/collective.h"
+#include "exec/transport.h"
+#include "kernels/kernels.h"
+#include "kernels/optimizer.h"
+#include "model/program.h"
+
+/* c (m,n) = alpha * op(a) op(b) + beta * c in fp32, stored in each operand's type; conventions of struct kernel_gemm. */
+struct backend_gemm {
+    bool ta, tb;
+    uint64_t m, n, k;
+    float alpha, beta;
+    const void *a, *b;
+    void *c;
+    enum dtype a_type, b_type, c_type;
+    uint64_t lda, ldb, ldc;
+};
+
+/* Kernels that a backend has: X(name, struct of its arguments). */
+#define BACKEND_KERNELS(X)                                                                         \
+    X(embed, kernel_embed)                                                                         \
+    X(embed_backward, kernel_embed)                                                                \
+    X(position, kernel_position)                                                                   \
+    X(position_backward, kernel_position)                                                          \
+    X(rmsnorm, kernel_norm)                                                                        \
+    X(rmsnorm_backward, kernel_norm)                                                               \
+    X(layernorm, kernel_norm)                                                                      \
+    X(layernorm_backward, kernel_norm)                                                             \
+    X(rope, kernel_rope)                                                                           \
+    X(rope_backward, kernel_rope)                                                                  \
+    X(attention, kernel_attention)                                                                 \
+    X(attention_backward, kernel_attention)                                                        \
+    X(swiglu, kernel_swiglu)                                                                       \
+    X(swiglu_backward, kernel_swiglu)                                                              \
+    X(gelu, kernel_gelu)                                                                           \
+    X(gelu_backward, kernel_gelu)                                                                  \
+    X(add, kernel_add)                                                                             \
+    X(add_backward, kernel_add)                                                                    \
+    X(bias, kernel_bias)                                                                           \
+    X(bias_backward, kernel_bias)                                                                  \
+    X(route, kernel_route)                                                                         \
+    X(route_backward, kernel_route)                                                                \
+    X(dispatch, kernel_exchange)                                                                   \
+    X(dispatch_backward, kernel_exchange)                                                          \
+    X(combine, kernel_exchange)                                                                    \
+    X(combine_backward, kernel_exchange)                                                           \
+    X(cross_entropy, kernel_cross_entropy)                                                         \
+    X(cross_entropy_backward, kernel_cross_entropy)                                                \
+    X(squared_error, kernel_squared_error)                                                         \
+    X(squared_error_backward, kernel_squared_error)                                                \
+    X(momentum, kernel_momentum)                                                                   \
+    X(matrix_update, kernel_matrix_update)                                                         \
+    X(adamw, kernel_adamw)                                                                         \
+    X(orthogonalize, kernel_orthogonalize)                                                         \
+    X(shampoo, kernel_shampoo)                                                                     \
+    X(soap, kernel_soap)                                                                           \
+    X(cast, kernel_cast)                                                                           \
+    X(scale, kernel_scale)                                                                         \
+    X(normalize, kernel_normalize)                                                                 \
+    X(axpy, kernel_axpy)                                                                           \
+    X(sum, kernel_sum)
+#define BACKEND_KERNEL_ENUM(name, type) BACKEND_##name,
+enum backend_kernel { BACKEND_KERNELS(BACKEND_KERNEL_ENUM) BACKEND_KERNEL_N };
+#undef BACKEND_KERNEL_ENUM
+
+struct backend;
+struct backend_options {
+    struct transport *transport;    /* between ranks; the backend counts what it moves through it */
+    const struct kernel_gemm *gemm; /* cpu: products */
+    uint64_t shuffle;               /* cpu: 0: do each call at once; else the seed of the order */
+};
+
+/* What a backend's library exports as `const struct backend_library backend_library`. All calls come from one thread. */
+struct backend_library {
+    const char *name;
+    /* ERR_EXTERNAL with one line that says what is missing. */
+    int (*open)(struct backend *b, const struct backend_options *o, struct err *e);
+    void (*close)(struct backend *b);
+
+    /* Memory, in the order of stream s: usable by what is issued there from now on, free for others after what was issued
+     * there before. Contents undefined. NULL to free is nothing. */
+    void *(*alloc)(struct backend *b, enum stream s, size_t n);
+    void (*free)(struct backend *b, enum stream s, void *p);
+
+    /* Copies. The host's side of an upload is read before it returns; a download waits for all of s. */
+    void (*zero)(struct backend *b, enum stream s, void *p, size_t n);
+    void (*copy)(struct backend *b, enum stream s, void *to, const void *from, size_t n);
+    void (*upload)(struct backend *b, enum stream s, void *to, const void *from_host, size_t n);
+    void (*download)(struct backend *b, enum stream s, void *to_host, const void *from, size_t n);
+
+    /* Events: a mark behind all that was issued on s; what is issued on s from now on waits for a mark. Numbers count up
+     * from 0 after each sync_and_forget. */
+    uint32_t (*record)(struct backend *b, enum stream s);
+    void (*wait)(struct backend *b, enum stream s, uint32_t event);
+    /* Until all streams are empty. */
+    void (*sync)(struct backend *b);
+    /* Seconds of an event, after sync, since some instant that is the same for all events; and the end of all events. */
+    double (*seconds)(struct backend *b, uint32_t event);
+    void (*forget)(struct backend *b);
+
+    void (*gemm)(struct backend *b, enum stream s, const struct backend_gemm *g);
+    /* on->workspace_bytes says what the CPU's version would need; the backend brings its own. */
+    void (*launch)(struct backend *b, enum stream s, enum backend_kernel k,
+                   const struct kernel_on *on, const void *args);
+    /* All members issue the collectives of a group in the same order. Segments are read before it returns; tag and scratch
+     * are the backend's. */
+    void (*collective)(struct backend *b, enum stream s, const struct coll_group *g,
+                       const struct coll_call *c);
+};
+
+struct backend {
+    const struct backend_library *lib;
+    struct transport *t;
+    void *ctx;    /* owned by lib */
+    void *handle; /* of dlopen, or NULL */
+    bool failed;
+    struct err err;              /* the first one */
+    uint64_t n_sent, n_received; /* payload bytes of collectives so far */
+    uint64_t bytes, peak;        /* of alloc(), now and at most */
+};
+
+extern const struct backend_library backend_cpu;
+
+/* The library at `path` (NULL: backend_cpu). */
+int backend_open(struct backend *b, const char *path, const struct backend_options *o,
+                 struct err *e);
+void backend_close(struct backend *b);
+/* -1 with b's first error in e, else 0. */
+int backend_status(const struct backend *b, struct err *e);
+/* Keeps the first error. */
+void backend_fail(struct backend *b, const struct err *e);
+
+#define BACKEND_LAUNCH(name, type)                                                                 \
+    static inline void launch_##name(struct backend *b, enum stream s, const struct kernel_on *on, \
+                                     const struct type *a)                                         \
+    {                                                                                              \
+        b->lib->launch(b, s, BACKEND_##name, on, a);                                               \
+    }
+BACKEND_KERNELS(BACKEND_LAUNCH)
+#undef BACKEND_LAUNCH
+
+#endif
