@@ -58,7 +58,8 @@ static uint64_t state_elements(const struct plan *plan, const struct held_tensor
         return 2 * x->room;
     if (plan->job.optimizer == OPTIMIZER_MUON)
         return x->room;
-    return x->n == t->numel || layout_state_is_whole(plan, t)
+    return x->n == t->numel ||
+                   (layout_state_is_whole(plan, t) && (x->n || plan->place[i].rule != PLACE_FLAT))
                ? layout_state_bytes(&plan->job, t) / dtype_bytes(plan->job.state_dtype, 1)
                : 0;
 }

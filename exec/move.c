@@ -398,8 +398,8 @@ static void gather_held(struct exec_run *r, const struct op *o)
     }
 }
 
-/* The matrices that slice boundaries cut, among their holders: the table counts offsets from each matrix's start, the
- * rank's copies stand one after another. */
+/* The matrices that slice boundaries cut, among their holders. The table counts offsets from each matrix's start; the
+ * rank's copies of Muon's momentum stand one after another, gradients where they are among all. */
 static void gather_cut(struct exec_run *r, const struct op *o, const struct instance *i)
 {
     const struct model *m = r->p->model;
@@ -407,9 +407,10 @@ static void gather_cut(struct exec_run *r, const struct op *o, const struct inst
     struct segment *mine;
     uint64_t base = 0;
     uint32_t rank = r->t->rank;
+    bool muon = r->plan->job.optimizer == OPTIMIZER_MUON;
 
     segments_of(r, o, i, &c);
-    c.data = run_find(r, r->p->known.held, 0, 0)->data;
+    c.data = run_find(r, muon ? r->p->known.held : r->p->known.grads, 0, 0)->data;
     mine = MEM_NEW(struct segment, c.n_segments);
     for (uint32_t k = 0; k < c.n_segments; k++) {
         bool last = k + 1 == c.n_segments || c.segments[k + 1].tensor != c.segments[k].tensor;
@@ -417,7 +418,8 @@ static void gather_cut(struct exec_run *r, const struct op *o, const struct inst
         mine[k] = c.segments[k];
         if (rank < mine[k].to_first || rank >= mine[k].to_first + mine[k].to_n)
             continue;
-        mine[k].offset += base;
+        mine[k].offset +=
+            muon ? base : dtype_bytes(o->coll.wire, r->held.t[mine[k].tensor].flat_at);
         base += last ? dtype_bytes(o->coll.wire, m->tensors[mine[k].tensor].numel) : 0;
     }
     c.segments = mine;

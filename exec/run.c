@@ -456,22 +456,6 @@ static void make_marks(struct exec_run *r)
         }
 }
 
-static int supported(const struct exec_run *r, struct err *e)
-{
-    const struct program *p = r->p;
-
-    for (uint32_t i = 0; i < p->n_ops; i++) {
-        enum kernel k = p->ops[i].kind == OP_COMPUTE ? p->ops[i].call.kernel : KERNEL_NONE;
-
-        if ((k == KERNEL_SHAMPOO || k == KERNEL_SOAP) && p->world > 1 &&
-            (p->place[0].rule == PLACE_FLAT || r->plan->strategy == STRATEGY_STOCK))
-            return err_set(e, ERR_UNSUPPORTED,
-                           "exec runs no %s on cut preconditioners (zero1+gather, zero3+stock)",
-                           kernel_name(k));
-    }
-    return 0;
-}
-
 int exec_init(struct exec_run *r, const struct plan *plan, const struct program *p,
               struct backend *b, const struct run_options *o, struct err *e)
 {
@@ -488,8 +472,6 @@ int exec_init(struct exec_run *r, const struct plan *plan, const struct program 
     if (b->t->size != p->world)
         return err_set(e, ERR_INVALID, "the plan is for %u ranks, this job has %u", p->world,
                        b->t->size);
-    if (supported(r, e))
-        return -1;
     held_init(&r->held, plan, p, b->t->rank, &r->arena);
     r->graphs = ARENA_NEW(&r->arena, struct unit_graph, p->model->n_classes);
     for (uint32_t c = 0; c < p->model->n_classes; c++)

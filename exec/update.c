@@ -109,11 +109,16 @@ static void newton_schulz(struct exec_run *r, uint32_t t, char *matrix)
     launch_orthogonalize(r->b, r->stream, &on, &a);
 }
 
-/* The gradient of the whole matrix: as it was reduced, or gathered into `matrix`. The update is left in fp32 scratch,
+/* The gradient of the whole matrix: as it was reduced, gathered where it stands (flat slices) or gathered into `matrix`. The update is left in fp32 scratch,
  * where the next operation finds it. */
 static const void *whole_gradient(struct exec_run *r, uint32_t t, const char *matrix)
 {
-    return r->held.t[t].n == r->p->model->tensors[t].numel ? run_gradient(r, t).data : matrix;
+    struct run_view g;
+
+    if (r->held.t[t].n < r->p->model->tensors[t].numel && r->p->place[t].rule != PLACE_FLAT)
+        return matrix;
+    g = run_gradient(r, t);
+    return g.data - dtype_bytes(g.dtype, r->held.t[t].first);
 }
 
 static void shampoo(struct exec_run *r, uint32_t t, const char *matrix)

@@ -210,7 +210,7 @@ bool layout_state_is_whole(const struct plan *plan, const struct tensor *t)
 {
     return layout_updates_as_matrix(plan, t) && plan->job.optimizer != OPTIMIZER_MUON &&
            (plan->strategy == STRATEGY_GATHER || plan->strategy == STRATEGY_GATHER_ONCE) &&
-           !strcmp(plan->layout, "zero3");
+           (!strcmp(plan->layout, "zero3") || !strcmp(plan->layout, "zero1"));
 }
 
 /* ---- placement ---- */

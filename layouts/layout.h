@@ -44,8 +44,9 @@ int layout_place(struct plan *plan, struct arena *a, struct err *e);
 uint64_t layout_optimizer_flops(enum optimizer o, uint32_t ns_steps, uint64_t m, uint64_t n);
 uint64_t layout_state_bytes(const struct job *j, const struct tensor *t);
 
-/* Is t's state whole on every rank though its rows are cut? Preconditioners are no rows: where every rank rebuilds and
- * updates the matrix, every rank needs all of them. */
+/* Is t's state whole on every rank that updates it, though the rank keeps only a part of the result? Preconditioners are
+ * no rows: where ranks rebuild and update the matrix (zero3+gather: all; zero1+gather: those whose slice has a part), each
+ * needs all of them. */
 bool layout_state_is_whole(const struct plan *plan, const struct tensor *t);
 
 const char *strategy_name(enum strategy s);

@@ -56,7 +56,8 @@ void layout_loads(const struct plan *plan, uint64_t *flops, uint64_t *bytes)
     for (uint32_t i = 0; i < plan->model.n_tensors; at += plan->model.tensors[i].numel, i++) {
         const struct tensor *t = &plan->model.tensors[i];
         bool owned = plan->place[i].rule == PLACE_OWNER;
-        uint64_t f = 0;
+        uint64_t f = 0,
+                 whole = layout_state_is_whole(plan, t) ? layout_state_bytes(&plan->job, t) : 0;
 
         if (layout_updates_as_matrix(plan, t))
             f = layout_optimizer_flops(plan->job.optimizer, plan->job.ns_steps,
@@ -71,7 +72,8 @@ void layout_loads(const struct plan *plan, uint64_t *flops, uint64_t *bytes)
                          to = num_min(at + t->numel, (r + 1) * slice);
 
                 flops[r] += f;
-                bytes[r] += layout_share(layout_resident_bytes(plan, t), to - from, t->numel);
+                bytes[r] += whole + layout_share(layout_resident_bytes(plan, t) - whole, to - from,
+                                                 t->numel);
             }
         else
             every += plan->strategy == STRATEGY_STOCK ? f / plan->world : f;

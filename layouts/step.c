@@ -140,8 +140,8 @@ static struct rank_table resident_table(struct lower *l, uint64_t every, const u
     return t;
 }
 
-/* A flat slice holds the states of its elements. */
-static void slice_states(struct lower *l, uint64_t at, uint64_t numel, uint64_t bytes,
+/* A flat slice holds the states of its elements, or (`whole`) of all matrices that it has a part of. */
+static void slice_states(struct lower *l, uint64_t at, uint64_t numel, uint64_t bytes, bool whole,
                          uint64_t *states, uint64_t *master)
 {
     uint64_t slice = part_slice(l->plan), end = at + numel;
@@ -149,7 +149,7 @@ static void slice_states(struct lower *l, uint64_t at, uint64_t numel, uint64_t 
     while (at < end) {
         uint64_t r = at / slice, n = num_min(end, (r + 1) * slice) - at;
 
-        states[r] += layout_share(bytes, n, numel);
+        states[r] += whole ? bytes : layout_share(bytes, n, numel);
         master[r] += l->j->master_weights ? dtype_bytes(DTYPE_FP32, n) : 0;
         at += n;
     }
@@ -183,7 +183,7 @@ void lower_resident(struct lower *l)
         case PLACE_REPLICATED:
             break;
         case PLACE_FLAT:
-            slice_states(l, flat, numel, s, own_states, own_master);
+            slice_states(l, flat, numel, s, layout_state_is_whole(plan, t), own_states, own_master);
             flat += numel;
             continue;
         case PLACE_CHUNK: /* padded rows */

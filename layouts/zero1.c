@@ -2,7 +2,8 @@
  *
  * zero1+gather: states are equal slices of the flat concatenation of all parameters. Gradients are reduced to the slices
  * that a bucket touches; a matrix that slice boundaries cut (at most W-1 boundaries) is gathered by its holders, each of
- * which updates its part; then the slices of all parameters are all-gathered.
+ * which updates its part (and holds the preconditioners of Shampoo and SOAP whole); then the slices of all parameters are
+ * all-gathered.
  * zero1+owner (Megatron layer-wise, Canzona DP): each matrix's state is whole on its owner; gradients are reduced to
  * owners, updated matrices travel from owner to all.
  *
