@@ -2,6 +2,7 @@
 #include "exec/collective.h"
 
 #include "core/num.h"
+#include "model/tree.h"
 
 #include <string.h>
 
@@ -13,6 +14,8 @@ struct play {
     const struct coll_call *c;
     struct transport_request *req; /* owned */
     size_t n_req, cap_req;
+    struct tree tree; /* of the range at work; tree.n 0: none yet */
+    uint32_t tree_first;
     struct err *e;
 };
 
@@ -414,6 +417,66 @@ static int reduce_hierarchical(struct play *p)
     return 0;
 }
 
+/* ---- tree: model/tree.h says who hands what to whom ---- */
+
+/* A segment's range as the trees see it: neighbours mostly share one. */
+static void tree_of(struct play *p, const struct segment *s)
+{
+    if (p->tree.n == s->to_n && p->tree_first == s->to_first)
+        return;
+    tree_release(&p->tree);
+    tree_init(&p->tree, p->g->ranks + s->to_first, s->to_n, p->g->gpus_per_node);
+    p->tree_first = s->to_first;
+}
+
+/* Calls fn for every piece of every segment that has bytes and passes the caller: pieces in the same order on all ranks, so
+ * that who waits for a piece waits for somebody who is no further. */
+static int each_piece(struct play *p, int (*fn)(struct play *, char *, size_t, struct tree_links))
+{
+    size_t element = dtype_bytes(p->c->dtype, 1);
+
+    for (uint32_t k = 0; k < p->c->n_segments; k++) {
+        const struct segment *s = &p->c->segments[k];
+
+        if (!in_range(s, p->g->self))
+            continue;
+        tree_of(p, s);
+        for (uint32_t i = 0; i < p->tree.n_trees; i++) {
+            struct tree_piece x = tree_piece(&p->tree, i, s->bytes, element);
+
+            if (x.bytes &&
+                fn(p, at(p, s->offset + x.offset), x.bytes,
+                   tree_links(&p->tree, s->root - s->to_first, i, p->g->self - s->to_first)))
+                return -1;
+        }
+    }
+    return finish(p);
+}
+
+static int pass_down(struct play *p, char *data, size_t bytes, struct tree_links x)
+{
+    if (x.parent != PROGRAM_NONE &&
+        (receive_from(p, p->tree_first + x.parent, data, bytes) || finish(p)))
+        return -1;
+    for (uint32_t k = 0; k < x.n_children; k++)
+        if (send_to(p, p->tree_first + x.child[k], data, bytes))
+            return -1;
+    return 0;
+}
+
+static int sum_up(struct play *p, char *data, size_t bytes, struct tree_links x)
+{
+    for (uint32_t k = 0; k < x.n_children; k++) {
+        if (receive_from(p, p->tree_first + x.child[k], p->c->scratch, bytes) || finish(p))
+            return -1;
+        add(p->c->dtype, data, p->c->scratch, bytes, 1);
+    }
+    if (x.parent != PROGRAM_NONE)
+        return send_to(p, p->tree_first + x.parent, data, bytes);
+    multiply(p->c->dtype, data, bytes, scale_of(p->c));
+    return 0;
+}
+
 /* ---- padded: segments packed into n equal chunks ---- */
 
 static size_t padded_chunk(const struct coll_call *c, uint32_t n)
@@ -515,12 +578,16 @@ static int dispatch(struct play *p)
             return padded(p, false);
         if (c->algo == ALGO_HIERARCHICAL)
             return gather_hierarchical(p);
+        if (c->algo == ALGO_TREE)
+            return each_piece(p, pass_down);
         return c->algo == ALGO_P2P ? gather_p2p(p) : gather_ring(p);
     case COLL_SEGMENT_REDUCE:
         if (c->algo == ALGO_PADDED)
             return padded(p, true);
         if (c->ordered || c->algo == ALGO_P2P)
             return reduce_ordered(p);
+        if (c->algo == ALGO_TREE)
+            return each_piece(p, sum_up);
         return c->algo == ALGO_HIERARCHICAL ? reduce_hierarchical(p) : reduce_ring(p);
     default:
         return err_set(p->e, ERR_UNSUPPORTED, "exec runs no %s", coll_kind_name(c->kind));
@@ -535,10 +602,8 @@ int collective_run(struct transport *t, const struct coll_group *g, const struct
 
     BUG_ON(c->algo == ALGO_AUTO &&
            (c->kind == COLL_SEGMENT_GATHER || c->kind == COLL_SEGMENT_REDUCE));
-    if (c->algo == ALGO_TREE)
-        return err_set(e, ERR_UNSUPPORTED,
-                       "exec has no tree yet; use --gather ring, p2p, hierarchical or padded");
     status = dispatch(&p);
+    tree_release(&p.tree);
     mem_free(p.req);
     return status ? -1 : 0;
 }

@@ -5,7 +5,7 @@
  *
  * `ordered` makes a reduction deterministic: every contribution goes to the rank that reduces it (direct sends), which
  * adds them in ascending rank. Bytes: reduce-scatter and all-reduce as the ring's; a segment reduction as its mirrored
- * p2p (a rank sends M - M_self, an owner receives (n-1) M_self). Without it sums follow the ring or chain.
+ * p2p (a rank sends M - M_self, an owner receives (n-1) M_self). Without it sums follow the ring, chain or tree.
  */
 #ifndef BALLAST_EXEC_COLLECTIVE_H
 #define BALLAST_EXEC_COLLECTIVE_H

@@ -1,6 +1,7 @@
 #include "model/traffic.h"
 
 #include "core/num.h"
+#include "model/tree.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -337,6 +338,58 @@ static void whole_hierarchical(struct collect *c, uint32_t base, const struct ow
     mem_free(own);
 }
 
+struct tree_ctx {
+    struct collect *c;
+    uint32_t base, first;       /* place 0 of the range is member `first` of the group of `base` */
+    struct traffic_bytes every; /* what put() differs from */
+};
+
+static void put_tree(void *ctx, uint32_t place, const struct traffic_bytes *b)
+{
+    const struct tree_ctx *x = ctx;
+
+    put(x->c, member(x->c->g, x->base, x->first + place),
+        (int64_t)(b->sent_intra - x->every.sent_intra),
+        (int64_t)(b->sent_inter - x->every.sent_inter),
+        (int64_t)(b->recv_intra - x->every.recv_intra),
+        (int64_t)(b->recv_inter - x->every.recv_inter));
+}
+
+/* Segments [s, s+n) of one range, in the group of `base`. */
+static void tree_range(struct collect *c, uint32_t base, const struct segment *s, uint32_t n,
+                       const struct collective *k)
+{
+    struct tree_ctx x = {c, base, s->to_first, c->every};
+    uint32_t *ranks = MEM_NEW(uint32_t, s->to_n);
+    struct tree t;
+
+    for (uint32_t i = 0; i < s->to_n; i++)
+        ranks[i] = member(c->g, base, s->to_first + i);
+    tree_init(&t, ranks, s->to_n, c->p->gpus_per_node);
+    tree_bytes(&t, s, n, dtype_bytes(k->wire, 1), &c->every, put_tree, &x);
+    tree_release(&t);
+    mem_free(ranks);
+}
+
+/* Most ranks hand on all bytes, 1/per_node of them to another node. */
+static void whole_tree(struct collect *c, const struct segment *s, uint32_t n,
+                       const struct collective *k)
+{
+    uint64_t all = 0, inter;
+
+    for (uint32_t i = 0; i < n; i++)
+        all += s[i].bytes;
+    inter = c->s.nodes > 1 ? all / c->s.per_node : 0;
+    c->every = (struct traffic_bytes){all - inter, inter, all - inter, inter};
+    for (uint32_t base = 0; base < c->p->world; base++) {
+        if (!is_base(c->g, base))
+            continue;
+        tree_range(c, base, s, n, k);
+        if (c->g->n_members == c->p->world)
+            break;
+    }
+}
+
 static void whole_range(struct collect *c, enum coll_algo algo, const struct segment *s, uint32_t n)
 {
     struct owned *o = MEM_NEW(struct owned, n);
@@ -367,7 +420,7 @@ static void whole_range(struct collect *c, enum coll_algo algo, const struct seg
                 whole_p2p(c, base, o, m, all);
             else if (algo == ALGO_HIERARCHICAL)
                 whole_hierarchical(c, base, o, m, all);
-            else /* a pipelined tree moves what a ring moves; it differs in latency */
+            else
                 whole_ring(c, base, o, m, all);
             if (c->g->n_members == c->p->world)
                 break;
@@ -385,7 +438,10 @@ static void segments(struct collect *c, const struct collective *k, uint32_t uni
     uint32_t n = t->start[u + 1] - t->start[u], run;
 
     if (n && s->to_n == c->g->n_members) {
-        whole_range(c, algo, s, n);
+        if (algo == ALGO_TREE)
+            whole_tree(c, s, n, k);
+        else
+            whole_range(c, algo, s, n);
         return;
     }
     for (uint32_t base = 0; base < c->p->world; base++) {
@@ -398,6 +454,8 @@ static void segments(struct collect *c, const struct collective *k, uint32_t uni
             if (algo == ALGO_P2P)
                 for (uint32_t j = 0; j < run; j++)
                     p2p_range(c, base, &s[i + j]);
+            else if (algo == ALGO_TREE)
+                tree_range(c, base, &s[i], run, k);
             else
                 ring_range(c, base, &s[i], run);
         }

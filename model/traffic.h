@@ -11,8 +11,8 @@
  * Segment collectives, M bytes in all, rank r roots M_r, range of n ranks:
  *   p2p           root sends M_r to each of the n-1 others itself.
  *   ring          every rank passes on what it got, except what its successor roots: M - M_{r+1}; crossing on rails.
- *   tree          a pair of binary trees over nodes, each with half of the bytes (an inner vertex of one is a leaf of
- *                 the other), chains inside a node: the bytes of the ring, fewer hops.
+ *   tree          a pair of binary trees over nodes for every rail, chains inside a node (model/tree.h): every rank but a
+ *                 few hands on what it got, 1/g of it to another node. Piece by piece, to the byte.
  *   hierarchical  root sends M_r to the peer GPU (same local rank) of each other node, which passes it on in its node.
  *   padded        an even all-gather of n x max_r M_r.
  * Reductions are the mirror image: send and receive change places.

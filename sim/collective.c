@@ -1,6 +1,7 @@
 #include "sim/collective.h"
 
 #include "core/num.h"
+#include "model/tree.h"
 
 #include <math.h>
 #include <string.h>
@@ -102,16 +103,38 @@ static struct steps ring_steps(double n, double nodes, double k)
     return (struct steps){k * (n - 1) * (n - nodes) / n, k * (n - 1) * nodes / n};
 }
 
-/* Rings over ranges of neighbours, all at once: the most steps of either kind that one of them takes. */
-static struct steps range_steps(const struct program *p, const struct segment_table *t,
-                                uint32_t row)
+/* The longest way down: around the root's node to a rail, down the trees, around the last node. */
+static struct steps tree_steps(double per_node, uint32_t nodes)
 {
+    return (struct steps){(nodes > 1 ? 2 : 1) * (per_node - 1), tree_depth(nodes)};
+}
+
+/* Do the segments of this instance go to ranges of neighbours, not to the whole group? */
+static bool to_ranges(const struct program *p, const struct op *o, const struct instance *i)
+{
+    const struct segment_table *t;
+    uint32_t row;
+
+    if (o->coll.kind != COLL_SEGMENT_GATHER && o->coll.kind != COLL_SEGMENT_REDUCE)
+        return false;
+    t = &p->segment_tables[o->coll.table];
+    row = t->n_units > 1 ? i->unit : 0;
+    return t->segments[t->start[row]].to_n < p->groups[o->coll.group].n_members;
+}
+
+/* Rings or trees over ranges, all at once: the most steps of either kind that one of them takes. */
+static struct steps range_steps(const struct program *p, const struct op *o,
+                                const struct instance *at, enum coll_algo algo)
+{
+    const struct segment_table *t = &p->segment_tables[o->coll.table];
+    uint32_t row = t->n_units > 1 ? at->unit : 0;
     struct steps most = {0, 0};
 
     for (uint32_t i = t->start[row]; i < t->start[row + 1]; i++) {
         uint32_t first = t->segments[i].to_first, n = t->segments[i].to_n;
         uint32_t nodes = (first + n - 1) / p->gpus_per_node - first / p->gpus_per_node + 1;
-        struct steps s = ring_steps(n, nodes, 1);
+        struct steps s = algo == ALGO_TREE ? tree_steps((double)num_min(n, p->gpus_per_node), nodes)
+                                           : ring_steps(n, nodes, 1);
 
         most.in_node = fmax(most.in_node, s.in_node);
         most.net = fmax(most.net, s.net);
@@ -138,27 +161,20 @@ static struct steps count_steps(const struct program *p, const struct op *o,
     case COLL_BROADCAST:
     case COLL_REDUCE:
     case COLL_SEGMENT_GATHER:
-    case COLL_SEGMENT_REDUCE: {
-        const struct segment_table *t =
-            c->kind == COLL_SEGMENT_GATHER || c->kind == COLL_SEGMENT_REDUCE
-                ? &p->segment_tables[c->table]
-                : NULL;
-        uint32_t row = t && t->n_units > 1 ? i->unit : 0;
-
-        if (t && t->segments[t->start[row]].to_n < s->n)
-            return range_steps(p, t, row);
+    case COLL_SEGMENT_REDUCE:
+        if (to_ranges(p, o, i))
+            return range_steps(p, o, i, algo);
         switch (algo) {
         case ALGO_P2P:
             return (struct steps){ceil((g - 1) / P2P_AT_ONCE), ceil((n - g) / P2P_AT_ONCE)};
         case ALGO_TREE:
-            return (struct steps){g - 1, nodes > 1 ? ceil(log2(nodes)) : 0};
+            return tree_steps(g, s->nodes);
         case ALGO_HIERARCHICAL:
             return (struct steps){g - 1, nodes > 1 ? 1 + ceil((nodes - 1) / P2P_AT_ONCE) : 0};
         default:
             break; /* ring, padded */
         }
         break;
-    }
     case COLL_SEND:
     case COLL_RECV:
         return (struct steps){0, 1};
@@ -230,8 +246,8 @@ static void nic_amounts(const struct coll_cache *k, const struct traffic *t, boo
     }
 }
 
-/* Up- and down-links of leaves: of the bytes between nodes, the share whose peer sits under another leaf. Rings and
- * trees run along nodes, so only a leaf's last node crosses; direct sends go everywhere. */
+/* Up- and down-links of leaves: of the bytes between nodes, the share whose peer sits under another leaf. Rings run along
+ * nodes, so only a leaf's last node crosses; direct sends go everywhere. */
 static double leaf_amount(const struct coll_cache *k, const struct amounts *nic,
                           const struct group_shape *s, bool direct)
 {
@@ -242,6 +258,19 @@ static double leaf_amount(const struct coll_cache *k, const struct amounts *nic,
     if (direct)
         return nic->every * nics * per * (s->nodes - per) / (s->nodes - 1.0);
     return nic->every * nics;
+}
+
+/* ... and of trees over the whole group: on the leaf that most edges of a pair leave (enter), half of the bytes each. */
+static void tree_leaves(const struct coll_cache *k, const struct group_shape *s, double bytes,
+                        bool reduce, struct amounts *up, struct amounts *down)
+{
+    uint32_t per = k->c->nodes_per_leaf;
+    struct tree_crossings x = {0, 0};
+
+    if (per && s->nodes > per)
+        x = tree_crossings(s->nodes, per);
+    up->every = up->most = bytes / 2 * (reduce ? x.in : x.out);
+    down->every = down->most = bytes / 2 * (reduce ? x.out : x.in);
 }
 
 /* ---- one activity ---- */
@@ -311,6 +340,9 @@ static struct coll_activity *make(const struct coll_cache *k, const struct op *o
         leaf_amount(k, &a[RESOURCE_NIC_TX], &s, direct);
     a[RESOURCE_LEAF_DOWN].every = a[RESOURCE_LEAF_DOWN].most =
         leaf_amount(k, &a[RESOURCE_NIC_RX], &s, direct);
+    if (algo == ALGO_TREE && !to_ranges(k->p, o, i))
+        tree_leaves(k, &s, (double)bytes, o->coll.kind == COLL_SEGMENT_REDUCE, &a[RESOURCE_LEAF_UP],
+                    &a[RESOURCE_LEAF_DOWN]);
     /* every byte sent is read from HBM and every byte received written to it */
     a[RESOURCE_HBM].every = a[RESOURCE_HBM].most =
         (double)(x->traffic.every.sent_intra + x->traffic.every.sent_inter +

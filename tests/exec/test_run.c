@@ -328,9 +328,10 @@ END_TEST
 
 START_TEST(every_gather_algorithm_brings_the_same_weights)
 {
-    static const enum coll_algo algos[] = {ALGO_P2P, ALGO_RING, ALGO_HIERARCHICAL, ALGO_PADDED};
+    static const enum coll_algo algos[] = {ALGO_P2P, ALGO_RING, ALGO_TREE, ALGO_HIERARCHICAL,
+                                           ALGO_PADDED};
 
-    for (int k = 0; k < 4; k++)
+    for (int k = 0; k < 5; k++)
         for (int l = 1; l < 3; l++) {
             struct setting s = small("llama", layouts[l], 7);
 

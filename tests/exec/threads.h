@@ -31,6 +31,7 @@ struct threads_rank {
     struct threads_world *world;
     struct threads_receive *list; /* owned */
     size_t n, cap;
+    uint64_t *sent_to, *received_from; /* [size] bytes by peer, without control messages; owned */
 };
 
 static int threads_isend(struct transport *t, uint32_t to, uint32_t tag, const void *data, size_t n,
@@ -50,8 +51,10 @@ static int threads_isend(struct transport *t, uint32_t to, uint32_t tag, const v
     *at = m;
     pthread_cond_broadcast(&x->world->moved);
     pthread_mutex_unlock(&x->world->lock);
-    if (tag < TRANSPORT_CONTROL)
+    if (tag < TRANSPORT_CONTROL) {
         t->n_sent += n;
+        x->sent_to[to] += n;
+    }
     r->active = false;
     return 0;
 }
@@ -107,8 +110,10 @@ static int threads_wait(struct transport *t, struct transport_request *r, size_t
                                  t->rank, m->n, w->from, w->n);
             else if (m->n)
                 memcpy(w->data, m->data, m->n);
-            if (w->tag < TRANSPORT_CONTROL)
+            if (w->tag < TRANSPORT_CONTROL) {
                 t->n_received += m->n;
+                x->received_from[w->from] += m->n;
+            }
             mem_free(m);
         }
         pthread_mutex_unlock(&x->world->lock);
@@ -129,6 +134,8 @@ static void threads_close(struct transport *t)
     struct threads_rank *x = t->ctx;
 
     mem_free(x->list);
+    mem_free(x->sent_to);
+    mem_free(x->received_from);
 }
 
 static void threads_abort(struct transport *t, int status)
@@ -179,6 +186,8 @@ static int threads_run(uint32_t size, int (*fn)(struct transport *t, void *ctx, 
     pthread_cond_init(&w.moved, NULL);
     for (uint32_t r = 0; r < size; r++) {
         j[r].rank.world = &w;
+        j[r].rank.sent_to = MEM_NEW(uint64_t, size);
+        j[r].rank.received_from = MEM_NEW(uint64_t, size);
         j[r].fn = fn;
         j[r].ctx = ctx;
         j[r].t =

@@ -1,7 +1,7 @@
 /* traffic_of() against a model that plays every algorithm edge by edge: who hands which bytes to whom, step by step.
  *
  * Totals per rank must agree exactly. The split into inside and between nodes: direct algorithms (p2p, hierarchical,
- * all-to-all, rings over a part of the group) by the edges themselves; rings over a whole group by the rail rule of
+ * all-to-all, rings over a part of the group) and trees by the edges themselves; rings over a whole group by the rail rule of
  * the header, a rank's share between nodes being sent/g of the g members on its node, rounded up. That rule is itself
  * held against the edges: what a node's members send out together is the crossing edge, up to the rounding. */
 #include "core/num.h"
@@ -10,7 +10,7 @@
 
 #include <string.h>
 
-enum { MAX_WORLD = 24, MAX_SEGMENTS = 16 };
+enum { MAX_WORLD = 64, MAX_SEGMENTS = 16 };
 
 static struct arena a;
 static struct program p;
@@ -107,6 +107,82 @@ static void play_hierarchical(const uint32_t *m, uint32_t n, uint32_t root, uint
     }
 }
 
+/* The pair of trees over nodes 1..k (counted from the root's, 0), by recursion instead of bits: the top of an interval is
+ * its number that two divides most often, and hangs on `above`. Sends `bytes` down every edge, between the members
+ * `rail` (mod the node's number of members). In the second tree node shown(v) stands where v
+ * stands in the first. */
+struct nodes {
+    uint32_t n, home;
+    uint32_t member[MAX_WORLD][MAX_WORLD], size[MAX_WORLD]; /* by node, in rank order */
+};
+
+static uint32_t rail_member(const struct nodes *x, uint32_t v, uint32_t rail)
+{
+    uint32_t node = (x->home + v) % x->n;
+
+    return x->member[node][rail % x->size[node]];
+}
+
+static uint32_t shown(uint32_t v, uint32_t k, uint32_t second)
+{
+    if (!second || v == 0)
+        return v;
+    if (k % 2 == 0)
+        return k + 1 - v;      /* mirrored */
+    return v == 1 ? k : v - 1; /* moved by one */
+}
+
+static void hang(const struct nodes *x, uint32_t above, uint32_t lo, uint32_t hi, uint32_t second,
+                 uint32_t rail, uint64_t bytes)
+{
+    uint32_t top = lo, k = x->n - 1;
+
+    if (lo > hi)
+        return;
+    for (uint32_t v = lo, d = 1; v <= hi; v++)
+        while (v % d == 0) {
+            top = v;
+            d *= 2;
+        }
+    edge(rail_member(x, shown(above, k, second), rail), rail_member(x, shown(top, k, second), rail),
+         bytes);
+    hang(x, top, lo, top - 1, second, rail, bytes);
+    hang(x, top, top + 1, hi, second, rail, bytes);
+}
+
+static void play_tree(const uint32_t *m, uint32_t n, uint32_t root, uint64_t bytes)
+{
+    static struct nodes x;
+    uint64_t wire = dtype_bytes(op.coll.wire, 1), elements = bytes / wire, done = 0;
+    uint32_t rails = 0, pieces;
+
+    x.n = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        if (i == 0 || m[i] / p.gpus_per_node != m[i - 1] / p.gpus_per_node)
+            x.size[x.n++] = 0;
+        if (i == root)
+            x.home = x.n - 1;
+        x.member[x.n - 1][x.size[x.n - 1]++] = m[i];
+        rails = (uint32_t)num_max(rails, x.size[x.n - 1]);
+    }
+    pieces = x.n > 1 ? 2 * rails : 1;
+    for (uint32_t i = 0; i < pieces; i++) {
+        uint64_t end = i + 1 < pieces ? elements * (i + 1) / pieces * wire : bytes;
+
+        for (uint32_t node = 0; node < x.n; node++) { /* chains */
+            uint32_t start = i / 2 % x.size[node];
+
+            for (uint32_t q = 0; node == x.home && q < x.size[node]; q++)
+                start = x.member[node][q] == m[root] ? q : start;
+            for (uint32_t q = 0; q + 1 < x.size[node]; q++)
+                edge(x.member[node][(start + q) % x.size[node]],
+                     x.member[node][(start + q + 1) % x.size[node]], end - done);
+        }
+        hang(&x, 0, 1, x.n - 1, i % 2, i / 2, end - done);
+        done = end;
+    }
+}
+
 static void play_segments(const uint32_t *m, uint32_t n, enum coll_algo algo)
 {
     uint32_t u = tables[0].n_units == 1 ? 0 : at.unit;
@@ -125,6 +201,8 @@ static void play_segments(const uint32_t *m, uint32_t n, enum coll_algo algo)
                     edge(m[s->root], range[k], s->bytes);
         } else if (algo == ALGO_HIERARCHICAL && whole) {
             play_hierarchical(m, n, s->root, s->bytes);
+        } else if (algo == ALGO_TREE) {
+            play_tree(range, s->to_n, s->root - s->to_first, s->bytes);
         } else if (algo != ALGO_PADDED || !whole) {
             play_ring_segment(range, s->to_n, s->root - s->to_first, s->bytes);
             for (uint32_t k = 0; whole && k < n; k++)
@@ -362,6 +440,12 @@ START_TEST(segments_to_the_world_move_what_playing_them_moves)
             setup(w, 8, world_group(w));
             whole_segments(w, seed);
         }
+    for (uint32_t w = 63; w <= 64; w++)
+        for (uint32_t gpn = 1; gpn <= 16; gpn *= 2)
+            for (uint32_t seed = 0; seed < 8; seed++) {
+                setup(w, gpn, world_group(w));
+                whole_segments(w, seed);
+            }
 }
 END_TEST
 
@@ -405,12 +489,12 @@ END_TEST
 /* ZeRO-1's cut matrices: the holders of a matrix are neighbours and exchange their parts. */
 START_TEST(segments_to_a_part_of_the_group_stay_inside_it)
 {
-    static const enum coll_algo algos[] = {ALGO_P2P, ALGO_RING};
+    static const enum coll_algo algos[] = {ALGO_P2P, ALGO_RING, ALGO_TREE};
 
     for (uint32_t first = 0; first < 5; first++)
         for (uint32_t n = 2; first + n < 7; n++)
             for (size_t g = 0; g < 6; g++)
-                for (size_t k = 0; k < 2; k++) {
+                for (size_t k = 0; k < 3; k++) {
                     setup(7, per_node[g], world_group(7));
                     starts[0] = 0;
                     for (uint32_t i = 0; i < n; i++)

@@ -9,7 +9,7 @@ for layout in ddp zero1-owner owner zero3+gather; do
         verdict "$layout on $n ranks"
     done
 done
-for gather in p2p ring hierarchical padded; do
+for gather in p2p ring tree hierarchical padded; do
     plan p.json 7 owner --gpus-per-node 4 --gather "$gather" || { bad "plan $gather"; continue; }
     on 7 "$work/p.json" --check --steps 2
     verdict "owner gathering by $gather on 7 ranks"

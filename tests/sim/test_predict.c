@@ -504,6 +504,39 @@ START_TEST(an_owner_that_sends_to_63_ranks_is_bound_by_its_port)
 }
 END_TEST
 
+/* 8 nodes of 8, a step of 1 us in a node and of 10 us between nodes. The longest way: 7 steps around the root's node, 3 edges
+ * down the trees (8 nodes), 7 around the last node: 44 us. Every NIC carries an eighth of 128 MiB at 10 GB/s: 1677.7216 us;
+ * NVLink less, 128 MiB at 100 GB/s. On leaves of two nodes four edges of the pair leave one (tests/model/test_tree.c), each
+ * with half of the bytes: 256 MiB through an up-link of 2 x 8 x 10 GB/s / 16 = 10 GB/s. In one node: 7 steps, NVLink. */
+START_TEST(a_tree_takes_its_longest_way_and_its_fullest_link)
+{
+    static struct segment s[] = {{.root = 5, .to_n = 64, .bytes = 134217728}};
+    static const uint32_t start[] = {0, 1};
+    static const struct segment_table t = {.n_units = 1, .start = start, .segments = s};
+
+    for (int k = 0; k < 3; k++) {
+        static const int64_t want[] = {44000000 + 1677721600, 44000000 + INT64_C(26843545600),
+                                       7000000 + 1342177280};
+
+        arena_init(&a);
+        s[0].to_n = k < 2 ? 64 : 8;
+        one_collective(s[0].to_n, 8);
+        prog.segment_tables = (struct segment_table *)(uintptr_t)&t;
+        prog.n_segment_tables = 1;
+        op.coll.kind = COLL_SEGMENT_GATHER;
+        op.coll.table = 0;
+        for (int i = 0; i < PROTOCOL_N; i++) {
+            plan.cluster.coll.step_s[i] = 1e-6;
+            plan.cluster.coll.net_step_s[i] = 1e-5;
+        }
+        plan.cluster.nodes_per_leaf = k == 1 ? 2 : 0;
+        plan.cluster.oversubscription = k == 1 ? 16 : 1;
+        ck_assert_int_eq(alone(ALGO_TREE), want[k]);
+        arena_release(&a);
+    }
+}
+END_TEST
+
 /* Cut matrices are gathered by neighbours, all at once. Two ranges inside a node: no step between nodes, though the
  * group has two. One more range across the boundary of the nodes: one step, and the bytes of the first on a NIC. */
 START_TEST(a_range_takes_the_steps_that_it_spans)
@@ -527,6 +560,7 @@ START_TEST(a_range_takes_the_steps_that_it_spans)
     ck_assert_int_eq(alone(ALGO_RING), 30000);
     start[1] = 3;
     ck_assert_int_eq(alone(ALGO_RING), 1000000000 + 300000);
+    ck_assert_int_eq(alone(ALGO_TREE), 1000000000 + 300000);
     start[1] = 2;
     arena_release(&a);
 }
@@ -908,6 +942,6 @@ SUITE_MAIN("sim/predict", a_serial_step_is_the_sum_of_its_operations, folded_equ
            a_lowered_step_without_compute_is_its_traffic, memory_of_ddp_by_hand,
            memory_of_recomputation_by_hand, memory_of_owners_by_hand,
            memory_of_the_optimizer_by_hand, memory_of_a_padded_gather_by_hand,
-           memory_of_logits_by_hand, a_range_takes_the_steps_that_it_spans,
-           context_and_fragmentation_come_on_top, a_preconditioned_update_takes_its_own_flops,
-           fp32_takes_twice_the_time_of_bf16)
+           memory_of_logits_by_hand, a_tree_takes_its_longest_way_and_its_fullest_link,
+           a_range_takes_the_steps_that_it_spans, context_and_fragmentation_come_on_top,
+           a_preconditioned_update_takes_its_own_flops, fp32_takes_twice_the_time_of_bf16)
