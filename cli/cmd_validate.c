@@ -1,7 +1,8 @@
 /* ballast validate: predictions beside measurements of training steps, with error statistics.
  *
  * A file is {"format": "ballast-steps", "rows": [...]}; a row has id, model, cluster, nodes or gpus, layout, optimizer, a
- * job object with the job options, a metric of the rows that sim prints, its measured value, and the source. */
+ * job object with the job options, a metric of the rows that sim prints, its measured value, and the source; `serial` when
+ * operations ran one after the other, as under ballast exec. Paths are relative to the file's folder. */
 #include "cli/command.h"
 #include "cli/commands.h"
 #include "cli/evaluate.h"
@@ -23,6 +24,7 @@ enum metric { STEP_MS, OPTIMIZER_MS, MEMORY_GIB, MEMORY_ALLOC_GIB, TOKENS, MFU }
 struct measurement {
     const char *id, *model, *cluster, *layout, *source;
     uint64_t nodes, gpus;
+    bool serial;
     enum metric metric;
     double value, predicted;
     const char *skipped; /* why, or NULL */
@@ -72,7 +74,7 @@ static double value_of(const struct evaluation *x, enum metric m)
 
 static int predict(struct measurement *m, const struct opts *o, struct setup *s, struct err *e)
 {
-    struct sim_options so = {0};
+    struct sim_options so = {.serial = m->serial};
     struct plan *plan = ARENA_NEW(&s->arena, struct plan, 1);
     struct evaluation x;
 
@@ -120,8 +122,9 @@ static int run_row(const struct json_at *at, struct measurement *m, const char *
 
 static int read_row(const struct json_at *at, struct measurement *m, struct arena *a, struct err *e)
 {
-    static const char *const keys[] = {"id",        "model", "cluster", "nodes", "gpus",  "layout",
-                                       "optimizer", "job",   "metric",  "value", "source"};
+    static const char *const keys[] = {"id",   "model",  "cluster",   "nodes",
+                                       "gpus", "layout", "optimizer", "serial",
+                                       "job",  "metric", "value",     "source"};
     const char *optimizer, *text[5];
     static const char *const names[] = {"id", "model", "cluster", "layout", "source"};
     const char **to[] = {&m->id, &m->model, &m->cluster, &m->layout, &m->source};
@@ -136,10 +139,13 @@ static int read_row(const struct json_at *at, struct measurement *m, struct aren
     }
     if (json_u64_or(at, "nodes", 1, 131072, 0, &m->nodes, e) ||
         json_u64_or(at, "gpus", 1, 1 << 24, 0, &m->gpus, e) ||
+        json_bool_or(at, "serial", false, &m->serial, e) ||
         json_str(at, "optimizer", &optimizer, e) || json_enum(at, "metric", metrics, &metric, e) ||
         json_double(at, "value", JSON_ABOVE_0, INFINITY, &m->value, e))
         return -1;
     m->metric = (enum metric)metric;
+    m->model = setup_path(at->file, m->model, a);
+    m->cluster = setup_path(at->file, m->cluster, a);
     return run_row(at, m, optimizer, a, e);
 }
 

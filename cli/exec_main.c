@@ -3,6 +3,10 @@
  * `ballast exec` starts it. */
 #include "cli/machine.h"
 #include "cli/commands.h"
+#include "cli/exec_report.h"
+#include "cli/exec_steps.h"
+#include "cli/exec_trace.h"
+#include "cli/measured.h"
 #include "cli/output.h"
 #include "core/table.h"
 #include "core/version.h"
@@ -58,6 +62,14 @@ static const struct opt rows[] = {
      .choices = token_types,
      .dflt = "u16",
      .help = "of the ids in --tokens"},
+    {.name = "trace",
+     .type = OPT_STRING,
+     .meta = "FILE",
+     .help = "write a Chrome trace of the last step, predicted and measured"},
+    {.name = "steps-file",
+     .type = OPT_STRING,
+     .meta = "FILE",
+     .help = "write what was measured as rows for ballast validate"},
     {.name = "plant",
      .type = OPT_STRING,
      .meta = "FAULT",
@@ -186,166 +198,34 @@ static int prove(struct session *s, int argc, char **argv, struct err *e)
 
 /* ---- measured against predicted ---- */
 
-static const struct table_col cols[] = {
-    {"what", "what", TABLE_TEXT, 0, TABLE_AUTO},
-    {"predicted_ms", "predicted ms", TABLE_FIXED, 3, TABLE_AUTO},
-    {"measured_ms", "measured ms", TABLE_FIXED, 3, TABLE_AUTO},
-    {"spread_percent", "spread %", TABLE_FIXED, 1, TABLE_AUTO},
-    {"error_percent", "error %", TABLE_FIXED, 1, TABLE_AUTO},
-};
-
-/* categories, then phases (the optimizer's with its refresh), then the step */
-enum { ROW_FORWARD = TIME_N, ROW_BACKWARD, ROW_OPTIMIZER, ROW_STEP, N_ROWS };
-
-static const char *row_name(int k)
-{
-    static const char *const others[] = {"forward phase", "backward phase", "optimizer phase",
-                                         "step"};
-
-    return k < TIME_N ? time_category_name((enum time_category)k) : others[k - TIME_N];
-}
-
-static int64_t predicted_ps(const struct prediction *p, int k)
-{
-    return k < TIME_N          ? p->busy_ps[k]
-           : k == ROW_FORWARD  ? p->forward_ps
-           : k == ROW_BACKWARD ? p->backward_ps
-           : k == ROW_STEP     ? p->step_ps
-                               : p->optimizer_ps;
-}
-
-static int by_value(const void *x, const void *y)
-{
-    double a = *(const double *)x, b = *(const double *)y;
-
-    return a < b ? -1 : a > b;
-}
-
-static int row_of(enum phase p)
-{
-    return p == PHASE_FORWARD ? ROW_FORWARD : p == PHASE_BACKWARD ? ROW_BACKWARD : ROW_OPTIMIZER;
-}
-
-static enum time_category category_of(const struct op *o)
-{
-    if (o->kind == OP_COLLECTIVE)
-        return o->phase == PHASE_REFRESH    ? TIME_REFRESH
-               : o->stream == STREAM_REDUCE ? TIME_REDUCE
-                                            : TIME_GATHER;
-    if (o->phase == PHASE_OPTIMIZER)
-        return TIME_OPTIMIZER;
-    return kernel_bound(o->call.kernel) == 'G'   ? TIME_GEMM
-           : kernel_bound(o->call.kernel) == 'A' ? TIME_ATTENTION
-                                                 : TIME_ELEMENTWISE;
-}
-
-/* One step's seconds by category, the largest over ranks each, and the step itself. */
-static int measure(struct session *s, struct exec_run *r, double *row, struct err *e)
-{
-    double mine[N_ROWS] = {0}, *all = MEM_NEW(double, (size_t)N_ROWS * s->on.t.size);
-    int status;
-
-    for (size_t i = 0; i < r->n_times; i++) {
-        const struct run_time *x = &r->times[i];
-
-        mine[category_of(&s->program.ops[x->id.op])] += x->end_s - x->start_s;
-        mine[row_of(s->program.ops[x->id.op].phase)] += x->end_s - x->start_s;
-    }
-    mine[ROW_STEP] = r->n_times ? r->times[r->n_times - 1].end_s - r->times[0].start_s : 0;
-    status = transport_all_gather_control(&s->on.t, mine, sizeof(mine), all, e);
-    for (int k = 0; k < N_ROWS; k++) {
-        row[k] = 0;
-        for (uint32_t i = 0; i < s->on.t.size; i++)
-            row[k] = all[i * N_ROWS + k] > row[k] ? all[i * N_ROWS + k] : row[k];
-    }
-    mem_free(all);
-    return status;
-}
-
-static void report(struct session *s, const struct prediction *p, double (*steps)[N_ROWS],
-                   uint64_t n, double loss, const struct exec_run *r, int argc, char **argv)
-{
-    enum table_format f = (enum table_format)opts_get(&s->opts, "format")->u64;
-    double *column = MEM_NEW(double, n);
-    struct table t;
-
-    table_init(&t, cols, sizeof(cols) / sizeof(cols[0]));
-    for (int k = 0; k < N_ROWS; k++) {
-        double predicted = (double)predicted_ps(p, k) / 1e9, median;
-
-        for (uint64_t i = 0; i < n; i++)
-            column[i] = steps[i][k] * 1e3;
-        qsort(column, n, sizeof(*column), by_value);
-        median = column[n / 2];
-        table_row(&t);
-        table_set_str(&t, "what", row_name(k));
-        table_set_double(&t, "predicted_ms", predicted);
-        table_set_double(&t, "measured_ms", median);
-        if (median > 0) {
-            table_set_double(&t, "spread_percent", 100 * (column[n - 1] - column[0]) / median);
-            table_set_double(&t, "error_percent", 100 * (predicted / median - 1));
-        }
-    }
-    if (f == TABLE_AS_JSON) {
-        cJSON *doc = output_document("ballast-exec", 1, argc, argv);
-
-        json_add_str(doc, "layout", s->plan.layout_full);
-        json_add_str(doc, "predicted_for", s->plan.cluster.name);
-        json_add_u64(doc, "ranks", s->plan.world);
-        json_add_double(doc, "loss", loss);
-        json_add_u64(doc, "peak_bytes", r->peak);
-        json_add_u64(doc, "predicted_peak_bytes", p->memory.peak_bytes);
-        json_add_tree(doc, "rows", table_to_json(&t));
-        json_print(doc, true, &s->out);
-        strbuf_puts(&s->out, "\n");
-        json_free(doc);
-    } else {
-        if (f != TABLE_AS_CSV)
-            strbuf_printf(&s->out,
-                          "%s under %s: %u ranks on this machine (cpu, %s products), %llu steps; "
-                          "predicted for %s\n\n",
-                          s->plan.model.name, s->plan.layout_full, s->plan.world, s->on.gemm_name,
-                          (unsigned long long)n, s->plan.cluster.name);
-        table_print(&t, f, &s->out);
-        if (f != TABLE_AS_CSV)
-            strbuf_printf(&s->out,
-                          "\nloss %.6f; rank 0 held %.2f MiB at most, predicted %.2f MiB for the "
-                          "fullest rank\n"
-                          "Operations run one after the other, here and in the prediction; a "
-                          "category is its busy time.\n",
-                          loss, (double)r->peak / 0x1p20, (double)p->memory.peak_bytes / 0x1p20);
-    }
-    table_release(&t);
-    mem_free(column);
-}
-
 static int replay(struct session *s, int argc, char **argv, struct err *e)
 {
     uint64_t n = opts_get(&s->opts, "steps")->u64, warm = opts_get(&s->opts, "warmup")->u64;
-    double(*steps)[N_ROWS] = mem_alloc(n, sizeof(*steps)), loss = 0;
-    struct sim_options so = {.serial = true};
-    struct prediction p;
     struct exec_run r;
-    int status;
+    struct measured m;
+    int status = measured_init(&m, &s->plan, &s->program, e);
 
-    /* what exec makes of auto, so that the prediction is of what runs */
-    for (uint32_t i = 0; i < s->program.n_ops; i++)
-        if (s->program.ops[i].kind == OP_COLLECTIVE && s->program.ops[i].coll.algo == ALGO_AUTO)
-            s->program.ops[i].coll.algo = ALGO_RING;
-    status = exec_init(&r, &s->plan, &s->program, &s->on.b, &s->o, e);
     if (!status)
-        status = sim_predict(&s->program, &s->plan.cluster, &so, &s->arena, &p, e);
+        status = exec_init(&r, &s->plan, &s->program, &s->on.b, &s->o, e);
+    else
+        memset(&r, 0, sizeof(r));
     for (uint64_t i = 0; i < warm + n && !status; i++) {
         status = exec_step(&r, e);
         if (!status && i >= warm)
-            status = measure(s, &r, steps[i - warm], e);
+            status = measured_step(&m, &r, e);
     }
     if (!status)
-        status = exec_loss(&r, &loss, e);
+        status = measured_end(&m, &r, e);
+    if (!status && opts_get(&s->opts, "trace")->set)
+        status = exec_trace(opts_get(&s->opts, "trace")->text, &m, &r, e);
+    if (!status && opts_get(&s->opts, "steps-file")->set && s->on.t.rank == 0)
+        status = exec_steps(opts_get(&s->opts, "steps-file")->text, s->opts.pos[0], &m,
+                            s->on.gemm_name, e);
     if (!status)
-        report(s, &p, steps, n, loss, &r, argc, argv);
+        exec_report(&m, s->on.gemm_name, &s->tokens,
+                    (enum table_format)opts_get(&s->opts, "format")->u64, argc, argv, &s->out);
     exec_release(&r);
-    mem_free(steps);
+    measured_release(&m);
     return status;
 }
 
@@ -383,13 +263,30 @@ static int open_tokens(struct session *s, struct err *e)
     return 0;
 }
 
+/* Files beside the result: a name each, none of them standard output, and none without times. */
+static int check_files(const struct session *s, struct err *e)
+{
+    static const char *const files[] = {"trace", "steps-file"};
+
+    for (size_t i = 0; i < sizeof(files) / sizeof(files[0]); i++) {
+        const struct opt_val *v = opts_get(&s->opts, files[i]);
+
+        if (v->set && opts_get(&s->opts, "check")->set)
+            return err_set(e, ERR_USAGE, "--%s needs times, and --check measures none", files[i]);
+        if (v->set && !strcmp(v->text, "-"))
+            return err_set(e, ERR_USAGE, "--%s - needs a name; the result goes to standard output",
+                           files[i]);
+    }
+    return output_check_targets(&s->opts, e);
+}
+
 static int session_run(struct session *s, int argc, char **argv, struct err *e)
 {
     const char *plant = opts_get(&s->opts, "plant")->text;
 
     if (plant && plant_parse(plant, &s->plant, e))
         return -1;
-    if (opts_positionals(&s->opts, 1, 1, "PLAN", e) || output_check_targets(&s->opts, e) ||
+    if (opts_positionals(&s->opts, 1, 1, "PLAN", e) || check_files(s, e) ||
         plan_load(s->opts.pos[0], &s->arena, &s->plan, e) || layout_check(&s->plan, e) ||
         layout_lower(&s->plan, &s->arena, &s->program, e))
         return -1;

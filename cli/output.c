@@ -46,8 +46,9 @@ static const char *value_of(const struct opts *o, const char *name)
 
 int output_check_targets(const struct opts *o, struct err *e)
 {
-    static const char *const outs[] = {"output", "trace"}, *const ins[] = {"cluster", "job", "plan",
-                                                                           "tokens"};
+    static const char *const outs[] = {"output", "trace", "steps-file"}, *const ins[] = {
+                                                                             "cluster", "job",
+                                                                             "plan", "tokens"};
     char config[4096];
 
     for (size_t i = 0; i < sizeof(outs) / sizeof(outs[0]); i++) {

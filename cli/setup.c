@@ -291,17 +291,22 @@ static int read_job(struct setup *s, struct err *e)
     return 0;
 }
 
-/* A job file's relative path is relative to the file's folder; a bundled name stays one. */
+const char *setup_path(const char *file, const char *what, struct arena *a)
+{
+    const char *slash = strrchr(file, '/');
+    size_t len = strlen(what);
+    bool path = strchr(what, '/') || (len > 5 && !strcmp(what + len - 5, ".json"));
+
+    if (!slash || !path || what[0] == '/' || !strncmp(what, "block:", 6))
+        return what;
+    return arena_printf(a, "%.*s/%s", (int)(slash - file), file, what);
+}
+
 static const char *cluster_path(const struct opts *o, struct arena *a)
 {
-    const struct opt_val *v = opts_get(o, "cluster");
-    const char *job = opts_get(o, "job")->text, *slash = job ? strrchr(job, '/') : NULL;
-    size_t len = strlen(v->text);
-    bool path = strchr(v->text, '/') || (len > 5 && !strcmp(v->text + len - 5, ".json"));
+    const struct opt_val *v = opts_get(o, "cluster"), *job = opts_get(o, "job");
 
-    if (v->set != OPT_FROM_JSON || !slash || !path || v->text[0] == '/')
-        return v->text;
-    return arena_printf(a, "%.*s/%s", (int)(slash - job), job, v->text);
+    return v->set == OPT_FROM_JSON && job->text ? setup_path(job->text, v->text, a) : v->text;
 }
 
 int setup_init(struct setup *s, struct opts *o, const char *model, struct err *e)

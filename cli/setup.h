@@ -30,6 +30,10 @@ int setup_plan(const struct setup *s, uint64_t nodes, const char *layout, struct
 /* An option was given that none of these layouts uses (--gather without owners, --bucket without buckets, ...). */
 int setup_check_used(const struct setup *s, const char *const *layouts, size_t n, struct err *e);
 
+/* What a file says of another (a cluster, a model): a relative path (it has a slash or ends in .json) is relative to the
+ * file's folder; a name stays one. */
+const char *setup_path(const char *file, const char *what, struct arena *a);
+
 /* Does the text ask for the list ("list")? Prints all layouts with one line each. */
 void setup_list_layouts(struct strbuf *out);
 

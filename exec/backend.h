@@ -132,6 +132,7 @@ struct backend {
     struct err err;              /* the first one */
     uint64_t n_sent, n_received; /* payload bytes of collectives so far */
     uint64_t bytes, peak;        /* of alloc(), now and at most */
+    uint64_t own_bytes;          /* beside them, so far: workspace, and what collectives need */
 };
 
 extern const struct backend_library backend_cpu;

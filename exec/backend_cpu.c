@@ -54,11 +54,14 @@ static double now_s(void)
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-static void *room(struct cpu *x, enum room which, size_t n)
+static void *room(struct backend *b, enum room which, size_t n)
 {
+    struct cpu *x = cpu_of(b);
+
     if (n > x->cap_room[which]) {
         mem_free(x->room[which]);
         x->room[which] = mem_alloc(1, n);
+        b->own_bytes += n - x->cap_room[which];
         x->cap_room[which] = n;
     }
     return x->room[which];
@@ -294,7 +297,7 @@ static void cpu_download(struct backend *b, enum stream s, void *to_host, const 
 
 /* ---- work ---- */
 
-static const float *widen(struct cpu *x, enum room where, enum dtype d, const void *data,
+static const float *widen(struct backend *b, enum room where, enum dtype d, const void *data,
                           uint64_t rows, uint64_t cols, uint64_t ld)
 {
     uint64_t n = rows ? (rows - 1) * ld + cols : 0;
@@ -302,7 +305,7 @@ static const float *widen(struct cpu *x, enum room where, enum dtype d, const vo
 
     if (d == DTYPE_FP32)
         return data;
-    f = room(x, where, n * sizeof(*f));
+    f = room(b, where, n * sizeof(*f));
     dtype_load(d, data, f, n);
     return f;
 }
@@ -313,11 +316,11 @@ static void gemm(struct backend *b, void *args)
     struct cpu *x = cpu_of(b);
     const struct backend_gemm *g = args;
     const float *fa =
-        widen(x, ROOM_A, g->a_type, g->a, g->ta ? g->k : g->m, g->ta ? g->m : g->k, g->lda);
+        widen(b, ROOM_A, g->a_type, g->a, g->ta ? g->k : g->m, g->ta ? g->m : g->k, g->lda);
     const float *fb =
-        widen(x, ROOM_B, g->b_type, g->b, g->tb ? g->n : g->k, g->tb ? g->k : g->n, g->ldb);
+        widen(b, ROOM_B, g->b_type, g->b, g->tb ? g->n : g->k, g->tb ? g->k : g->n, g->ldb);
     bool wide = g->c_type == DTYPE_FP32, keeps = g->beta > 0 || g->beta < 0;
-    float *fc = wide ? g->c : room(x, ROOM_C, g->m * g->n * sizeof(*fc));
+    float *fc = wide ? g->c : room(b, ROOM_C, g->m * g->n * sizeof(*fc));
 
     BUG_ON(!wide && g->ldc != g->n);
     if (!wide && keeps)
@@ -352,7 +355,7 @@ static void kernel(struct backend *b, void *args)
     struct launch *l = args;
 
     l->on.gemm = x->gemm;
-    l->on.workspace = room(x, ROOM_WORKSPACE, l->on.workspace_bytes);
+    l->on.workspace = room(b, ROOM_WORKSPACE, l->on.workspace_bytes);
     switch (l->kernel) {
 #define CALL(name, type)                                                                           \
     case BACKEND_##name:                                                                           \
@@ -390,7 +393,7 @@ static void meet(struct backend *b, void *args)
 
     if (x->random && m->c.n_segments)
         m->c.segments = (const struct segment *)(const void *)(m + 1);
-    m->c.scratch = room(x, ROOM_COLLECTIVE, collective_scratch_bytes(&m->c, &m->g));
+    m->c.scratch = room(b, ROOM_COLLECTIVE, collective_scratch_bytes(&m->c, &m->g));
     if (collective_run(x->t, &m->g, &m->c, &e))
         backend_fail(b, &e);
     b->n_sent += x->t->n_sent - sent;

@@ -384,6 +384,17 @@ int exec_step(struct exec_run *r, struct err *e)
     return status ? status : finish(r);
 }
 
+uint64_t exec_scratch_bytes(const struct exec_run *r)
+{
+    uint32_t last = r->p->model->units[r->p->model->n_units - 1].class_id;
+    uint64_t sum = r->b->own_bytes + 2 * r->graphs[last].values[0].bytes;
+
+    for (int s = 0; s < STREAM_N; s++)
+        for (int i = 0; i < SCRATCH_N; i++)
+            sum += r->cap_scratch[s][i];
+    return sum;
+}
+
 int exec_loss(struct exec_run *r, double *loss, struct err *e)
 {
     double *all = MEM_NEW(double, r->t->size);

@@ -92,6 +92,9 @@ int exec_init(struct exec_run *r, const struct plan *plan, const struct program 
 void exec_release(struct exec_run *r);
 /* One optimizer step. */
 int exec_step(struct exec_run *r, struct err *e);
+/* Bytes held so far outside of the program's buffers: packing, products in fp32, the output of a model without a head, and
+ * the backend's own (workspace, collectives). The tables of the walk are not in it. */
+uint64_t exec_scratch_bytes(const struct exec_run *r);
 /* Mean loss of the last step over all ranks. */
 int exec_loss(struct exec_run *r, double *loss, struct err *e);
 

@@ -26,8 +26,7 @@ static double median(double *x, size_t n)
 
 /* ---- in place ---- */
 
-/* What the collectives of one step took, the least over ranks. */
-static int collectives(struct exec_run *r, double *of_step, struct err *e)
+int sample_collectives(struct exec_run *r, double *of_step, struct err *e)
 {
     double *mine = MEM_NEW(double, r->n_times), *all;
     size_t n = 0, k = 0;
@@ -68,7 +67,7 @@ int sample_steps(const struct plan *plan, const struct program *p, struct backen
         }
         for (size_t k = 0; k < *n; k++)
             s[(i - 1) * *n + k] = r.times[k].end_s - r.times[k].start_s;
-        status = collectives(&r, s + (i - 1) * *n, e);
+        status = sample_collectives(&r, s + (i - 1) * *n, e);
     }
     *out = ARENA_NEW(a, struct sample, *n);
     for (size_t k = 0; k < *n && !status; k++) {

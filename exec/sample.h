@@ -17,6 +17,10 @@ int sample_steps(const struct plan *plan, const struct program *p, struct backen
                  const struct run_options *o, uint32_t steps, struct arena *a, struct sample **out,
                  size_t *n, struct err *e);
 
+/* In of_step [r->n_times], seconds of the last step's operations, put for each collective the least over ranks.
+ * Collective. */
+int sample_collectives(struct exec_run *r, double *of_step, struct err *e);
+
 /* One product alone. */
 double sample_gemm(struct backend *b, uint64_t m, uint64_t n, uint64_t k);
 /* Bytes a second read and written by copying `bytes` in memory. */

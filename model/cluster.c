@@ -1,15 +1,12 @@
-/* From what the user wrote to a cluster: a bundled name, else a JSON file. The file form is cluster_json.c's. */
+/* From what the user wrote to a cluster: a bundled name, else a JSON file, or a plan file, whose cluster it takes. The file form is cluster_json.c's. */
 #include "model/cluster.h"
 
-#include "core/file.h"
 #include "core/suggest.h"
 #include "model/bundled.h"
 
 #include <string.h>
 #include <strings.h>
 #include <sys/stat.h>
-
-enum { MAX_FILE_BYTES = 4 << 20 };
 
 static bool ends_with(const char *s, const char *end)
 {
@@ -35,8 +32,9 @@ static int load_bundled(const struct bundled_file *b, struct arena *a, struct cl
 
 static int load_file(const char *path, struct arena *a, struct cluster *c, struct err *e)
 {
-    char *text;
-    size_t len;
+    struct json_at top, at;
+    const char *format;
+    struct json j;
     int rc;
 
     if (ends_with(path, ".xml"))
@@ -44,10 +42,15 @@ static int load_file(const char *path, struct arena *a, struct cluster *c, struc
                        "'%.300s': NCCL topology XML is not read in this version; give a bundled "
                        "name or a JSON file",
                        path);
-    if (file_read(path, MAX_FILE_BYTES, &text, &len, e))
+    if (json_load(&j, path, e))
         return -1;
-    rc = cluster_from_json(text, len, path, a, c, e);
-    mem_free(text);
+    top = at = json_top(&j);
+    if (json_str(&top, "format", &format, e) ||
+        (!strcmp(format, "ballast-plan") && json_object(&top, "cluster", &at, e)))
+        rc = -1;
+    else
+        rc = cluster_from_tree(&at, a, c, e);
+    json_release(&j);
     return rc;
 }
 

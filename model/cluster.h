@@ -72,7 +72,7 @@ struct cluster {
     const char *const *sources; /* in arena: by field, see cluster_field(); NULL: none given */
 };
 
-/* Load by bundled name (case does not matter), else from a JSON file. n_nodes is 1 until cluster_resize(). A bundled
+/* Load by bundled name (case does not matter), else from a JSON file; of a plan file, its cluster. n_nodes is 1 until cluster_resize(). A bundled
  * description without a source for every number is refused. */
 int cluster_load(const char *what, struct arena *a, struct cluster *c, struct err *e);
 /* `file` names the text in messages. Unknown keys, values out of range and contradictions are refused. */

@@ -125,8 +125,8 @@ struct model {
         embedding_params; /* look-up tables that do no FLOPs (a tied table also works as head: then 0) */
 };
 
-/* Load a model by what the user wrote: a path of a config.json or its directory, a bundled name, or a synthetic
- * one-line form `block:key=value,...` (docs/CLI.md). `seq_len` sizes the learned positions of mlp=gelu. Everything is in
+/* Load a model by what the user wrote: a path of a config.json or its directory, of a plan file (its model), a bundled name,
+ * or a synthetic one-line form `block:key=value,...` (docs/CLI.md). `seq_len` sizes the learned positions of mlp=gelu. Everything is in
  * `a`. Errors name file and key. Cost: linear in tensors. */
 int model_load(const char *what, uint64_t seq_len, struct arena *a, struct model *m, struct err *e);
 /* Parse the text of a config.json; `name` is for messages and becomes the model's name. */

@@ -3,12 +3,10 @@
 #include "core/json.h"
 #include "core/suggest.h"
 #include "core/utf8.h"
-#include "model/model.h"
+#include "model/plan.h"
 
 #include <string.h>
 #include <sys/stat.h>
-
-enum { MAX_CONFIG_BYTES = 16 << 20 };
 
 static bool ends_with(const char *s, const char *end)
 {
@@ -37,18 +35,48 @@ static const char *name_of(const char *path, struct arena *a)
     return s;
 }
 
+static bool is_plan(const char *text, size_t len, const char *path)
+{
+    const char *format = "";
+    struct json_at top;
+    struct json j;
+    struct err e;
+    bool plan;
+
+    if (json_parse(&j, path, text, len, &e))
+        return false;
+    top = json_top(&j);
+    plan = json_is_object(&top, &e) == 0 && json_str_or(&top, "format", "", &format, &e) == 0 &&
+           !strcmp(format, "ballast-plan");
+    json_release(&j);
+    return plan;
+}
+
+static int load_plan(const char *text, size_t len, const char *path, struct arena *a,
+                     struct model *m, struct err *e)
+{
+    struct plan p;
+
+    if (plan_from_json(text, len, path, a, &p, e))
+        return -1;
+    *m = p.model;
+    return 0;
+}
+
 static int load_file(const char *path, const char *shown, struct arena *a, struct model *m,
                      struct err *e)
 {
     char *text;
     size_t len;
+    bool plan;
     int rc;
 
-    if (file_read(path, MAX_CONFIG_BYTES, &text, &len, e))
+    if (file_read(path, JSON_MAX_BYTES, &text, &len, e))
         return -1;
-    rc = model_from_config(text, len, path, a, m, e);
+    plan = is_plan(text, len, path);
+    rc = plan ? load_plan(text, len, path, a, m, e) : model_from_config(text, len, path, a, m, e);
     mem_free(text);
-    if (!rc)
+    if (!rc && !plan)
         m->name = utf8_clean(a, name_of(shown, a));
     return rc;
 }

@@ -106,7 +106,20 @@ struct kernel_time sim_kernel_time(const struct device *d, const struct kernel_c
 int64_t sim_collective_ps(const struct program *p, const struct cluster *c, const struct op *o,
                           const struct instance *i, enum coll_algo algo, struct arena *a);
 
-/* Chrome trace (chrome://tracing, Perfetto) of a prediction with keep_trace; one row a stream. */
+/* One process of a Chrome trace (chrome://tracing, Perfetto): what a rank did, a row a stream. */
+struct sim_trace_process {
+    uint32_t pid;     /* unique; processes stand in the order of the list */
+    const char *name; /* "rank 3 (predicted)": no quotes, no backslashes */
+    const struct sim_instance
+        *instances; /* borrowed, by start; of the rank, and shared ones when asked for */
+    size_t n;
+    uint32_t rank;
+    bool with_shared;
+};
+int sim_write_processes(const char *path, const struct program *p,
+                        const struct sim_trace_process *list, uint32_t n, struct err *e);
+
+/* A prediction with keep_trace: a process a class of ranks; what all share stands in the first one's. */
 int sim_write_trace(const char *path, const struct program *p, const struct prediction *pr,
                     struct err *e);
 

@@ -195,6 +195,19 @@ static void check_memory(const struct setting *s, const struct outcome *x, struc
     if (most > out.memory.peak_bytes)
         ck_abort_msg("%s %s world %u: peak %llu, predicted %llu", s->model, s->layout, s->world,
                      (unsigned long long)most, (unsigned long long)out.memory.peak_bytes);
+    /* Predicted in walking order it is the same bytes in every part, on the same rank. */
+    o.serial = true;
+    ck_assert_int_eq(sim_predict(x->p, &x->plan->cluster, &o, a, &out, &e), 0);
+    ck_assert_uint_eq(out.memory.peak_bytes, most);
+    ck_assert_uint_eq(out.memory.peak_bytes, x->peak[out.memory.rank]);
+    for (uint32_t r = 0; r < out.memory.rank; r++)
+        ck_assert_uint_lt(x->peak[r], most);
+    for (int k = 0; k < MEM_PART_N; k++)
+        if (k != MEM_CONTEXT && x->part_peak[out.memory.rank][k] != out.memory.parts[k])
+            ck_abort_msg("%s %s world %u: %s of rank %u is %llu, predicted %llu", s->model,
+                         s->layout, s->world, mem_part_name((enum mem_part)k), out.memory.rank,
+                         (unsigned long long)x->part_peak[out.memory.rank][k],
+                         (unsigned long long)out.memory.parts[k]);
 }
 
 /* `ddp` has been run with the same settings. */
