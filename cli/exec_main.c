@@ -122,9 +122,10 @@ static void check_text(struct session *s, const struct check_result *c)
 
     strbuf_printf(b,
                   "%s under %s and under ddp: %u ranks, %u steps, seed %llu, %s products, ordered "
-                  "reductions\n\n",
+                  "reductions%s\n\n",
                   s->plan.model.name, s->plan.layout_full, s->plan.world, c->steps,
-                  (unsigned long long)s->o.seed, s->on.gemm_name);
+                  (unsigned long long)s->o.seed, s->on.gemm_name,
+                  c->every_micro ? ", ddp too reducing every micro-batch" : "");
     strbuf_printf(b, "step  %-24s  %-24s\n", s->plan.layout_full, "ddp");
     for (uint32_t i = 0; i < c->steps; i++)
         strbuf_printf(b, "%4u  %-24.17g  %-24.17g\n", i + 1, c->loss[i], c->loss_ddp[i]);
@@ -159,6 +160,7 @@ static void check_json(struct session *s, const struct check_result *c, int argc
     json_add_str(doc, "layout", s->plan.layout_full);
     json_add_u64(doc, "ranks", s->plan.world);
     json_add_str(doc, "gemm", s->on.gemm_name);
+    json_add_str(doc, "ddp_reduces", c->every_micro ? "every micro-batch" : "last micro-batch");
     x = json_add_array(doc, "loss");
     for (uint32_t i = 0; i < c->steps; i++)
         json_add_double(x, NULL, c->loss[i]);

@@ -259,13 +259,23 @@ static int step_both(struct training *x, struct training *y, uint32_t s, uint64_
     return status;
 }
 
-static int lower_ddp(const struct plan *plan, struct arena *a, struct plan **ddp, struct program *p,
-                     struct err *e)
+/* Does the program sum the gradients of each micro-batch over ranks before it adds them up? */
+static bool reduces_every_micro(const struct program *p)
+{
+    for (uint32_t i = 0; i < p->n_ops && p->n_micro > 1; i++)
+        if (p->ops[i].kind == OP_COLLECTIVE && p->ops[i].stream == STREAM_REDUCE &&
+            p->ops[i].guard.micro == WHEN_ALWAYS)
+            return true;
+    return false;
+}
+
+static int lower_ddp(const struct plan *plan, bool every_micro, struct arena *a, struct plan **ddp,
+                     struct program *p, struct err *e)
 {
     *ddp = ARENA_NEW(a, struct plan, 1);
     **ddp = *plan;
     (*ddp)->job.layout = "ddp";
-    return layout_place(*ddp, a, e) || layout_lower(*ddp, a, p, e) ? -1 : 0;
+    return layout_place(*ddp, a, e) || layout_lower_reference(*ddp, every_micro, a, p, e) ? -1 : 0;
 }
 
 int check_run(const struct plan *plan, struct backend *backend, const struct run_options *o,
@@ -288,7 +298,10 @@ int check_run(const struct plan *plan, struct backend *backend, const struct run
                                                             : 0x1p-7;
     asked.ordered = honest.ordered = true;
     honest.skip_owner = honest.shift_segment = honest.stale_unit = PROGRAM_NONE;
-    if (layout_lower(plan, a, &p, e) || lower_ddp(plan, a, &ddp, &q, e) ||
+    if (layout_lower(plan, a, &p, e))
+        goto out;
+    c->every_micro = reduces_every_micro(&p);
+    if (lower_ddp(plan, c->every_micro, a, &ddp, &q, e) ||
         start(&x, plan, &p, backend, &asked, steps, a, e) ||
         start(&y, ddp, &q, backend, &honest, steps, a, e))
         goto out;

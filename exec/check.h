@@ -3,7 +3,8 @@
  * Trains `steps` steps from one seed twice, under the plan's layout and under ddp (every rank all matrices, all-reduced
  * gradients), with reductions in the order of the ranks, and compares losses and every parameter that a rank holds, after
  * every step; and what gathers bring in a step with ddp's parameters. So the tensors of the first step that differs are
- * those where the fault is, and the verdict names them with their owners. Bytes
+ * those where the fault is, and the verdict names them with their owners. A layout that reduces every micro-batch is
+ * compared with a ddp that does so too: only the order of the sums is the layout's. Bytes
  * sent and received by every rank in a step, counted at the transport, must equal the program's table.
  */
 #ifndef BALLAST_EXEC_CHECK_H
@@ -35,6 +36,7 @@ struct check_result {
         allowed_ulp; /* of a layout that orders its arithmetic otherwise (zero3+stock); 0: bits have to be equal */
     uint64_t sent, received; /* of the rank that sent (received) most, in a step */
     bool bytes_equal;
+    bool every_micro; /* ddp reduced the gradients of every micro-batch, as the layout does */
 };
 
 /* Is every parameter within what is allowed, the losses with them, and every byte accounted for? */

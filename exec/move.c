@@ -275,6 +275,23 @@ static char *gradients(struct exec_run *r, const struct instance *i, bool *flat)
     return run_find(r, b, i->unit, i->micro)->data;
 }
 
+/* A unit's whole gradients, all-reduced, then added to what earlier micro-batches left: the reference of check.c. */
+static void reduce_whole(struct exec_run *r, const struct op *o, const struct instance *i)
+{
+    size_t size = dtype_bytes(o->coll.wire, 1);
+    uint64_t elements = op_coll_bytes(r->p, o, i) / size, n = r->p->world;
+    struct coll_call c = {.kind = COLL_ALL_REDUCE,
+                          .dtype = o->coll.wire,
+                          .chunk_bytes = num_ceil_div(elements, n) * size,
+                          .scale = 1.0 / (double)n};
+    char *parts = c.data = run_scratch(r, SCRATCH_PACK, n * c.chunk_bytes);
+
+    run_zero(r, parts, n * c.chunk_bytes);
+    run_copy(r, parts, run_find(r, r->p->known.grads, i->unit, i->micro)->data, elements * size);
+    run_call(r, &c);
+    add_to(r, o->coll.wire, run_find(r, r->p->known.grad_shard, i->unit, 0)->data, parts, elements);
+}
+
 static void reduce_even(struct exec_run *r, const struct op *o, const struct instance *i)
 {
     enum dtype d = o->coll.wire;
@@ -447,7 +464,10 @@ int run_collective(struct exec_run *r, const struct op *o, const struct instance
         return 0; /* sharded.c */
     switch (o->coll.kind) {
     case COLL_ALL_REDUCE:
-        reduce_bucket(r, o, i);
+        if (r->p->buffers[r->p->known.grads].persistent)
+            reduce_bucket(r, o, i);
+        else
+            reduce_whole(r, o, i);
         return 0;
     case COLL_REDUCE_SCATTER:
         reduce_even(r, o, i);

@@ -2,11 +2,16 @@
  *
  * Gradients are all-reduced in buckets while backward runs (in the last micro-batch); every rank updates every matrix.
  * Bytes sent by all ranks, W ranks, a bucket of E elements of s bytes: 2 (W-1) W ceil(E/W) s.
+ *
+ * As a reference (layout_lower_reference) it may also reduce every micro-batch, unit by unit, and add up what came out, as
+ * layouts with cut gradients have to.
  */
 #include "layouts/families.h"
 #include "layouts/step.h"
 
 #include "core/num.h"
+
+#include <string.h>
 
 static uint64_t *bucket_bytes(const struct plan *plan, struct arena *a)
 {
@@ -18,17 +23,29 @@ static uint64_t *bucket_bytes(const struct plan *plan, struct arena *a)
     return v;
 }
 
-static int ddp_lower(const struct plan *plan, struct arena *a, struct program *p, struct err *e)
+static uint64_t *unit_bytes(const struct plan *plan, struct arena *a)
+{
+    uint64_t *v = ARENA_NEW(a, uint64_t, plan->model.n_units);
+
+    for (uint32_t u = 0; u < plan->model.n_units; u++)
+        v[u] = part_unit_bytes(plan, u, plan->job.grad_dtype);
+    return v;
+}
+
+static int lower(const struct plan *plan, bool every_micro, struct arena *a, struct program *p,
+                 struct err *e)
 {
     struct lower l;
 
     if (lower_begin(&l, plan, a, p, e))
         return -1;
-    l.move.full_grads = true;
-    l.move.reduce_when = WHEN_LAST;
+    l.move.full_grads = !every_micro;
+    l.move.reduce_when = every_micro ? WHEN_ALWAYS : WHEN_LAST;
     l.move.reduce_kind = COLL_ALL_REDUCE;
-    l.move.piece_bytes = plan->job.bucket_bytes;
-    if (plan->world > 1)
+    l.move.piece_bytes = every_micro ? 0 : plan->job.bucket_bytes;
+    if (every_micro)
+        l.move.reduce_bytes = l.move.grad_bytes = unit_bytes(plan, a);
+    else if (plan->world > 1)
         l.move.reduce_bytes = bucket_bytes(plan, a);
     lower_resident(&l);
     lower_forward_backward(&l);
@@ -37,6 +54,18 @@ static int ddp_lower(const struct plan *plan, struct arena *a, struct program *p
     lower_tail_step(&l);
     lower_optimizer_end(&l);
     return lower_end(&l, e);
+}
+
+static int ddp_lower(const struct plan *plan, struct arena *a, struct program *p, struct err *e)
+{
+    return lower(plan, false, a, p, e);
+}
+
+int layout_lower_reference(const struct plan *plan, bool every_micro, struct arena *a,
+                           struct program *p, struct err *e)
+{
+    BUG_ON(strcmp(plan->layout, layout_ddp.name) != 0);
+    return lower(plan, every_micro, a, p, e);
 }
 
 static int ddp_formula(const struct plan *plan, uint64_t bytes[PHASE_N], struct err *e)

@@ -76,4 +76,9 @@ int layout_load_plan(const char *path, struct arena *a, struct plan *plan, struc
 
 int layout_lower(const struct plan *plan, struct arena *a, struct program *p, struct err *e);
 
+/* What exec's proof compares with: a ddp plan, as it is, or with the gradients of every micro-batch all-reduced before they
+ * are added up. That is another order of the same sums: the one of layouts that cannot keep whole gradients. */
+int layout_lower_reference(const struct plan *plan, bool every_micro, struct arena *a,
+                           struct program *p, struct err *e);
+
 #endif

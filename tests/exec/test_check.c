@@ -81,6 +81,7 @@ START_TEST(stock_is_within_its_ulps_of_ddp)
 
             arena_init(&a);
             j.param_dtype = j.grad_dtype = d ? DTYPE_BF16 : DTYPE_FP32;
+            j.grad_accum = 1 + (uint64_t)(w + d) % 2;
             check(&x, &a, models[w % 3], "zero3+stock", &j, worlds[w]);
             ck_assert_msg(x.result.bytes_equal, "world %u: %llu ulp of %llu; %s", worlds[w],
                           (unsigned long long)x.result.max_ulp,
@@ -90,6 +91,36 @@ START_TEST(stock_is_within_its_ulps_of_ddp)
                         (unsigned long long)x.result.max_ulp);
             arena_release(&a);
         }
+}
+END_TEST
+
+/* With several micro-batches the reference sums as the layout does: over ranks first where gradients are cut, over
+ * micro-batches first where they are whole (ddp, zero1, one rank). */
+START_TEST(several_micro_batches_are_equal_to_the_last_bit)
+{
+    static const char *const layouts[] = {"owner", "zero3+gather", "zero3+gather-once",
+                                          "ddp",   "zero1",        "zero1-owner"};
+
+    for (uint32_t world = 1; world <= 4; world++)
+        for (int l = 0; l < 6; l++)
+            for (int k = 0; k < 2; k++) {
+                struct trial x = trial();
+                struct job j = job();
+                struct arena a;
+
+                arena_init(&a);
+                x.steps = 2;
+                j.grad_accum = (world + (uint32_t)l + (uint32_t)k) % 2 ? 2 : 3;
+                j.grad_dtype = k ? DTYPE_BF16 : DTYPE_FP32;
+                j.param_dtype = world % 2 ? DTYPE_FP32 : DTYPE_BF16;
+                check(&x, &a, world % 2 ? "llama" : "gpt2", layouts[l], &j, world);
+                ck_assert_msg(x.result.bytes_equal && !x.result.n_differ,
+                              "%s, world %u, %llu micro-batches: %llu differ; %s", layouts[l],
+                              world, (unsigned long long)j.grad_accum,
+                              (unsigned long long)x.result.n_differ, x.result.first);
+                ck_assert(x.result.every_micro == (l < 3 && world > 1));
+                arena_release(&a);
+            }
 }
 END_TEST
 
@@ -153,5 +184,7 @@ START_TEST(a_stale_buffer_is_named)
 }
 END_TEST
 
-SUITE_MAIN("exec/check", stock_is_within_its_ulps_of_ddp, an_owner_that_forgets_its_update_is_named,
-           a_segment_at_a_wrong_offset_is_named, a_stale_buffer_is_named)
+SUITE_MAIN("exec/check", stock_is_within_its_ulps_of_ddp,
+           several_micro_batches_are_equal_to_the_last_bit,
+           an_owner_that_forgets_its_update_is_named, a_segment_at_a_wrong_offset_is_named,
+           a_stale_buffer_is_named)

@@ -93,7 +93,8 @@ struct setting {
     int steps; /* 0: STEPS */
     double lr; /* 0: 0.02 */
     uint64_t shuffle;
-    bool forget; /* what the refresh waits for */
+    bool every_micro; /* ddp reduces every micro-batch */
+    bool forget;      /* what the refresh waits for */
 };
 
 /* A fault in the program: gathers of refreshed parameters wait for nothing. */
@@ -112,7 +113,8 @@ static void run(const struct setting *s, const char *layout, struct arena *a, st
 
     memset(x, 0, sizeof(*x));
     plans_make(plan, a, s->model, layout, &s->job, s->world, 4);
-    if (layout_lower(plan, a, p, &e))
+    if (s->every_micro && !strcmp(layout, "ddp") ? layout_lower_reference(plan, true, a, p, &e)
+                                                 : layout_lower(plan, a, p, &e))
         ck_abort_msg("%s", e.msg);
     if (s->forget)
         forget_waits(p);
@@ -368,8 +370,8 @@ START_TEST(bf16_storage_and_recomputation_change_nothing_between_layouts)
 }
 END_TEST
 
-/* Buckets and pieces that end inside tensors and slices; bf16; micro-batches where all reduce in the last one, as ddp does
- * (zero3 sums each micro-batch over ranks first: another order, other bits). */
+/* Buckets and pieces that end inside tensors and slices; bf16; micro-batches where all reduce in the last one, as ddp
+ * does. */
 START_TEST(small_buckets_and_micro_batches_change_nothing)
 {
     static const uint32_t worlds[] = {3, 8};
@@ -384,6 +386,57 @@ START_TEST(small_buckets_and_micro_batches_change_nothing)
             s.steps = 2;
             compare(&s);
         }
+}
+END_TEST
+
+/* zero3 sums each micro-batch over ranks before it adds them up: so does the reference. Tied (gpt2) and untied heads, experts;
+ * small buckets, which only plain ddp has. */
+START_TEST(micro_batches_reduced_one_by_one_train_as_ddp_that_does_so)
+{
+    static const char *const which[] = {"llama", "gpt2", "moe"};
+    static const char *const cut[] = {"zero3+owner", "zero3+gather", "zero3+gather-once"};
+
+    for (uint32_t world = 2; world <= 4; world++)
+        for (int k = 0; k < 4; k++) { /* 2 or 3 micro-batches, fp32 or bf16 gradients */
+            struct setting s = small(which[(world + (uint32_t)k) % 3], "ddp", world);
+            struct outcome ddp;
+            struct arena a;
+
+            s.every_micro = true;
+            s.steps = 2;
+            s.job.grad_accum = 2 + (uint64_t)k % 2;
+            s.job.grad_dtype = k < 2 ? DTYPE_FP32 : DTYPE_BF16;
+            s.job.bucket_bytes = 5000;
+            arena_init(&a);
+            run(&s, "ddp", &a, &ddp);
+            check_bytes(&s, &ddp);
+            for (int l = 0; l < 3; l++) {
+                s.layout = cut[l];
+                compare_with(&s, &ddp);
+            }
+            release(&ddp);
+            arena_release(&a);
+        }
+}
+END_TEST
+
+/* ... and plain ddp, which sums its micro-batches first, has other bits: the reference is needed. */
+START_TEST(the_order_of_micro_batches_and_ranks_shows_in_the_bits)
+{
+    struct setting s = small("llama", "zero3+owner", 3);
+    struct outcome x, ddp;
+    struct arena a;
+    char text[256];
+
+    s.job.grad_accum = 2;
+    s.job.grad_dtype = DTYPE_BF16;
+    arena_init(&a);
+    run(&s, "ddp", &a, &ddp);
+    run(&s, s.layout, &a, &x);
+    ck_assert_ptr_nonnull(differs(&s, &x, &ddp, text, sizeof(text)));
+    release(&x);
+    release(&ddp);
+    arena_release(&a);
 }
 END_TEST
 
@@ -500,7 +553,9 @@ SUITE_MAIN("exec/run", every_layout_trains_as_ddp_does_to_the_last_bit,
            any_legal_order_of_the_streams_gives_the_same_bits, a_forgotten_wait_is_caught,
            every_gather_algorithm_brings_the_same_weights,
            bf16_storage_and_recomputation_change_nothing_between_layouts,
-           small_buckets_and_micro_batches_change_nothing, experts_train_as_under_ddp,
+           small_buckets_and_micro_batches_change_nothing,
+           micro_batches_reduced_one_by_one_train_as_ddp_that_does_so,
+           the_order_of_micro_batches_and_ranks_shows_in_the_bits, experts_train_as_under_ddp,
            preconditioned_optimizers_train_as_under_ddp,
            recomputation_gives_the_bits_of_kept_activations, training_lowers_the_loss,
            an_owner_that_skips_its_update_is_caught)

@@ -25,6 +25,18 @@ for gemm in blas reference; do
         fi
     done
 done
+# several micro-batches: reduced one by one where gradients are cut, and then by the reference too
+for layout in zero1-owner owner zero3+gather zero3+gather-once; do
+    for accum in 2 3; do
+        for type in fp32 bf16; do
+            plan p.json 3 $layout --grad-accum $accum --grad-dtype $type || { bad "plan $accum micro-batches"; continue; }
+            on 3 "$work/p.json" --check --steps 2
+            case $layout in zero1*) said=1 ;; *) said=0 ;; esac
+            if head -n 1 "$work/out" | grep -q 'ddp too reducing every micro-batch$'; then said=$((1 - said)); fi
+            [ $said = 1 ] && verdict "$layout, $accum micro-batches, $type" || bad "$layout, $accum micro-batches: which reference?"
+        done
+    done
+done
 # tokens from a file: 8 sequences of 16 + 1 ids below 64
 awk 'BEGIN { for (i = 0; i < 136; i++) printf "%c%c", 1 + (7 * i + i * i) % 63, 128 }' | LC_ALL=C tr '\200' '\000' >"$work/t.bin"
 for layout in owner zero1-owner zero3+gather; do
