@@ -51,3 +51,18 @@ void backend_fail(struct backend *b, const struct err *e)
         b->err = *e;
     b->failed = true;
 }
+
+void *backend_alloc(struct backend *b, enum stream s, size_t n)
+{
+    b->bytes += n;
+    b->peak = b->bytes > b->peak ? b->bytes : b->peak;
+    return b->lib->alloc(b, s, n);
+}
+
+void backend_free(struct backend *b, enum stream s, void *p, size_t n)
+{
+    if (!p)
+        return;
+    b->bytes -= n;
+    b->lib->free(b, s, p);
+}

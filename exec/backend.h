@@ -16,8 +16,7 @@
 
 #include "exec/collective.h"
 #include "exec/transport.h"
-#include "kernels/kernels.h"
-#include "kernels/optimizer.h"
+#include "kernels/functions.h"
 #include "model/program.h"
 
 /* c (m,n) = alpha * op(a) op(b) + beta * c in fp32, stored in each operand's type; conventions of struct kernel_gemm. */
@@ -30,53 +29,6 @@ struct backend_gemm {
     enum dtype a_type, b_type, c_type;
     uint64_t lda, ldb, ldc;
 };
-
-/* Kernels that a backend has: X(name, struct of its arguments). */
-#define BACKEND_KERNELS(X)                                                                         \
-    X(embed, kernel_embed)                                                                         \
-    X(embed_backward, kernel_embed)                                                                \
-    X(position, kernel_position)                                                                   \
-    X(position_backward, kernel_position)                                                          \
-    X(rmsnorm, kernel_norm)                                                                        \
-    X(rmsnorm_backward, kernel_norm)                                                               \
-    X(layernorm, kernel_norm)                                                                      \
-    X(layernorm_backward, kernel_norm)                                                             \
-    X(rope, kernel_rope)                                                                           \
-    X(rope_backward, kernel_rope)                                                                  \
-    X(attention, kernel_attention)                                                                 \
-    X(attention_backward, kernel_attention)                                                        \
-    X(swiglu, kernel_swiglu)                                                                       \
-    X(swiglu_backward, kernel_swiglu)                                                              \
-    X(gelu, kernel_gelu)                                                                           \
-    X(gelu_backward, kernel_gelu)                                                                  \
-    X(add, kernel_add)                                                                             \
-    X(add_backward, kernel_add)                                                                    \
-    X(bias, kernel_bias)                                                                           \
-    X(bias_backward, kernel_bias)                                                                  \
-    X(route, kernel_route)                                                                         \
-    X(route_backward, kernel_route)                                                                \
-    X(dispatch, kernel_exchange)                                                                   \
-    X(dispatch_backward, kernel_exchange)                                                          \
-    X(combine, kernel_exchange)                                                                    \
-    X(combine_backward, kernel_exchange)                                                           \
-    X(cross_entropy, kernel_cross_entropy)                                                         \
-    X(cross_entropy_backward, kernel_cross_entropy)                                                \
-    X(squared_error, kernel_squared_error)                                                         \
-    X(squared_error_backward, kernel_squared_error)                                                \
-    X(momentum, kernel_momentum)                                                                   \
-    X(matrix_update, kernel_matrix_update)                                                         \
-    X(adamw, kernel_adamw)                                                                         \
-    X(orthogonalize, kernel_orthogonalize)                                                         \
-    X(shampoo, kernel_shampoo)                                                                     \
-    X(soap, kernel_soap)                                                                           \
-    X(cast, kernel_cast)                                                                           \
-    X(scale, kernel_scale)                                                                         \
-    X(normalize, kernel_normalize)                                                                 \
-    X(axpy, kernel_axpy)                                                                           \
-    X(sum, kernel_sum)
-#define BACKEND_KERNEL_ENUM(name, type) BACKEND_##name,
-enum backend_kernel { BACKEND_KERNELS(BACKEND_KERNEL_ENUM) BACKEND_KERNEL_N };
-#undef BACKEND_KERNEL_ENUM
 
 struct backend;
 struct backend_options {
@@ -93,9 +45,11 @@ struct backend_library {
     void (*close)(struct backend *b);
 
     /* Memory, in the order of stream s: usable by what is issued there from now on, free for others after what was issued
-     * there before. Contents undefined. NULL to free is nothing. */
+     * there before. Contents undefined. Through backend_alloc() and backend_free(), which count. */
     void *(*alloc)(struct backend *b, enum stream s, size_t n);
     void (*free)(struct backend *b, enum stream s, void *p);
+    /* Most bytes that were taken on the device at a time, as it says itself; the backend's own included. */
+    uint64_t (*device_peak)(struct backend *b);
 
     /* Copies. The host's side of an upload is read before it returns; a download waits for all of s. */
     void (*zero)(struct backend *b, enum stream s, void *p, size_t n);
@@ -115,7 +69,7 @@ struct backend_library {
 
     void (*gemm)(struct backend *b, enum stream s, const struct backend_gemm *g);
     /* on->workspace_bytes says what the CPU's version would need; the backend brings its own. */
-    void (*launch)(struct backend *b, enum stream s, enum backend_kernel k,
+    void (*launch)(struct backend *b, enum stream s, enum kernel_function k,
                    const struct kernel_on *on, const void *args);
     /* All members issue the collectives of a group in the same order. Segments are read before it returns; tag and scratch
      * are the backend's. */
@@ -131,7 +85,7 @@ struct backend {
     bool failed;
     struct err err;              /* the first one */
     uint64_t n_sent, n_received; /* payload bytes of collectives so far */
-    uint64_t bytes, peak;        /* of alloc(), now and at most */
+    uint64_t bytes, peak;        /* of backend_alloc(), now and at most, in the order of issue */
     uint64_t own_bytes;          /* beside them, so far: workspace, and what collectives need */
 };
 
@@ -143,6 +97,9 @@ int backend_open(struct backend *b, const char *path, const struct backend_optio
 void backend_close(struct backend *b);
 /* -1 with b's first error in e, else 0. */
 int backend_status(const struct backend *b, struct err *e);
+/* n bytes, and the same n when they go back; NULL goes back to nothing. */
+void *backend_alloc(struct backend *b, enum stream s, size_t n);
+void backend_free(struct backend *b, enum stream s, void *p, size_t n);
 /* Keeps the first error. */
 void backend_fail(struct backend *b, const struct err *e);
 
@@ -150,9 +107,9 @@ void backend_fail(struct backend *b, const struct err *e);
     static inline void launch_##name(struct backend *b, enum stream s, const struct kernel_on *on, \
                                      const struct type *a)                                         \
     {                                                                                              \
-        b->lib->launch(b, s, BACKEND_##name, on, a);                                               \
+        b->lib->launch(b, s, KERNEL_FN_##name, on, a);                                             \
     }
-BACKEND_KERNELS(BACKEND_LAUNCH)
+KERNEL_FUNCTIONS(BACKEND_LAUNCH)
 #undef BACKEND_LAUNCH
 
 #endif

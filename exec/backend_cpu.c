@@ -5,12 +5,11 @@
 #include "exec/backend.h"
 
 #include "core/mem.h"
-#include "core/num.h"
 
 #include <string.h>
 #include <time.h>
 
-enum { NONE = UINT32_MAX, HEADER = 64, ARGS = 192 };
+enum { NONE = UINT32_MAX, ARGS = 192 };
 
 typedef void task_fn(struct backend *b, void *args);
 struct task {
@@ -191,36 +190,32 @@ static void cpu_forget(struct backend *b)
     cpu_of(b)->n_marks = 0;
 }
 
-/* ---- memory: a header says how large a piece is ---- */
+/* ---- memory ---- */
 
 static void *cpu_alloc(struct backend *b, enum stream s, size_t n)
 {
-    char *p = mem_alloc(1, n + HEADER);
+    void *p = mem_alloc(1, n);
 
     (void)s;
     if (cpu_of(b)->random) /* nobody should find zeros by luck */
-        memset(p, 0xa5, n + HEADER);
-    memcpy(p, &n, sizeof(n));
-    b->bytes += n;
-    b->peak = num_max(b->peak, b->bytes);
-    return p + HEADER;
+        memset(p, 0xa5, n);
+    return p;
 }
 
 static void give_back(struct backend *b, void *args)
 {
-    char *p = *(char **)args - HEADER;
-    size_t n;
-
     (void)b;
-    memcpy(&n, p, sizeof(n));
-    b->bytes -= n;
-    mem_free(p);
+    mem_free(*(void **)args);
 }
 
 static void cpu_free(struct backend *b, enum stream s, void *p)
 {
-    if (p)
-        issue(b, s, give_back, &p, sizeof(p), NONE, NONE);
+    issue(b, s, give_back, &p, sizeof(p), NONE, NONE);
+}
+
+static uint64_t cpu_device_peak(struct backend *b)
+{
+    return b->peak + b->own_bytes;
 }
 
 /* ---- copies ---- */
@@ -340,13 +335,13 @@ static void cpu_gemm(struct backend *b, enum stream s, const struct backend_gemm
 }
 
 struct launch {
-    enum backend_kernel kernel;
+    enum kernel_function kernel;
     struct kernel_on on;
     _Alignas(16) char args[ARGS];
 };
 
 #define ARGS_SIZE(name, type) sizeof(struct type),
-static const size_t args_size[BACKEND_KERNEL_N] = {BACKEND_KERNELS(ARGS_SIZE)};
+static const size_t args_size[KERNEL_FN_N] = {KERNEL_FUNCTIONS(ARGS_SIZE)};
 #undef ARGS_SIZE
 
 static void kernel(struct backend *b, void *args)
@@ -358,18 +353,18 @@ static void kernel(struct backend *b, void *args)
     l->on.workspace = room(b, ROOM_WORKSPACE, l->on.workspace_bytes);
     switch (l->kernel) {
 #define CALL(name, type)                                                                           \
-    case BACKEND_##name:                                                                           \
+    case KERNEL_FN_##name:                                                                         \
         kernel_##name(&l->on, (const struct type *)(const void *)l->args);                         \
         return;
-        BACKEND_KERNELS(CALL)
+        KERNEL_FUNCTIONS(CALL)
 #undef CALL
-    case BACKEND_KERNEL_N:
+    case KERNEL_FN_N:
         break;
     }
     BUG_ON(true);
 }
 
-static void cpu_launch(struct backend *b, enum stream s, enum backend_kernel k,
+static void cpu_launch(struct backend *b, enum stream s, enum kernel_function k,
                        const struct kernel_on *on, const void *args)
 {
     struct launch l = {.kernel = k, .on = *on};
@@ -453,6 +448,7 @@ const struct backend_library backend_cpu = {
     .close = cpu_close,
     .alloc = cpu_alloc,
     .free = cpu_free,
+    .device_peak = cpu_device_peak,
     .zero = cpu_zero,
     .copy = cpu_copy,
     .upload = cpu_upload,

@@ -6,14 +6,10 @@
 
 #include <string.h>
 
-enum { ADD_BLOCK = 1024 };
-
 struct play {
-    struct transport *t;
+    const struct coll_carrier *by;
     const struct coll_group *g;
     const struct coll_call *c;
-    struct transport_request *req; /* owned */
-    size_t n_req, cap_req;
     struct tree tree; /* of the range at work; tree.n 0: none yet */
     uint32_t tree_first;
     struct err *e;
@@ -24,88 +20,63 @@ static char *at(const struct play *p, uint64_t offset)
     return (char *)p->c->data + offset;
 }
 
-static struct transport_request *request(struct play *p)
-{
-    p->req = mem_grow(p->req, &p->cap_req, p->n_req + 1, sizeof(*p->req));
-    memset(&p->req[p->n_req], 0, sizeof(*p->req));
-    return &p->req[p->n_req++];
-}
-
 static int send_to(struct play *p, uint32_t place, const void *data, size_t n)
 {
-    return p->t->lib->isend(p->t, p->g->ranks[place], p->c->tag, data, n, request(p), p->e);
+    return p->by->send(p->by->ctx, p->g->ranks[place], data, n, p->e);
 }
 
 static int receive_from(struct play *p, uint32_t place, void *data, size_t n)
 {
-    return p->t->lib->irecv(p->t, p->g->ranks[place], p->c->tag, data, n, request(p), p->e);
+    return p->by->receive(p->by->ctx, p->g->ranks[place], data, n, p->e);
 }
 
 static int finish(struct play *p)
 {
-    int status = p->t->lib->wait(p->t, p->req, p->n_req, p->e);
-
-    p->n_req = 0;
-    return status;
+    return p->by->finish(p->by->ctx, p->e);
 }
 
-/* to += from, elementwise in fp32; scale 1 leaves the sum alone. */
-static void add(enum dtype d, void *to, const void *from, size_t bytes, double scale)
+static void copy(struct play *p, void *to, const void *from, size_t n)
 {
-    float x[ADD_BLOCK], y[ADD_BLOCK];
-    size_t size = dtype_bytes(d, 1), n = bytes / size;
-
-    for (size_t i = 0; i < n; i += ADD_BLOCK) {
-        size_t k = n - i < ADD_BLOCK ? n - i : ADD_BLOCK;
-
-        dtype_load(d, (char *)to + i * size, x, k);
-        dtype_load(d, (const char *)from + i * size, y, k);
-        for (size_t j = 0; j < k; j++)
-            x[j] = (x[j] + y[j]) * (float)scale;
-        dtype_store(d, x, (char *)to + i * size, k);
-    }
+    p->by->copy(p->by->ctx, to, from, n);
 }
 
-static void multiply(enum dtype d, void *to, size_t bytes, double scale)
+/* Parts 0..n_parts of `bytes` each, added in that order; the caller's is `own`. */
+static void reduce(struct play *p, void *to, uint32_t n_parts, uint32_t own, const void *own_part,
+                   const void *others, size_t bytes, double scale)
 {
-    float x[ADD_BLOCK];
-    size_t size = dtype_bytes(d, 1), n = bytes / size;
+    enum dtype d = p->c->dtype;
+    const struct kernel_reduce a = {.n = bytes / dtype_bytes(d, 1),
+                                    .type = d,
+                                    .n_parts = n_parts,
+                                    .own = own,
+                                    .scale = (float)scale,
+                                    .own_part = own_part,
+                                    .others = others,
+                                    .out = to};
 
-    for (size_t i = 0; scale != 1 && i < n; i += ADD_BLOCK) {
-        size_t k = n - i < ADD_BLOCK ? n - i : ADD_BLOCK;
+    if (a.n)
+        p->by->reduce(p->by->ctx, &a);
+}
 
-        dtype_load(d, (char *)to + i * size, x, k);
-        for (size_t j = 0; j < k; j++)
-            x[j] *= (float)scale;
-        dtype_store(d, x, (char *)to + i * size, k);
-    }
+/* to += from, times scale, rounded once. */
+static void add(struct play *p, void *to, const void *from, size_t bytes, double scale)
+{
+    reduce(p, to, 2, 0, to, from, bytes, scale);
+}
+
+static void multiply(struct play *p, void *to, size_t bytes, double scale)
+{
+    enum dtype d = p->c->dtype;
+    const struct kernel_scale a = {
+        .n = bytes / dtype_bytes(d, 1), .type = d, .alpha = (float)scale, .x = to};
+
+    if (a.n && a.alpha != 1)
+        p->by->scale(p->by->ctx, &a);
 }
 
 static double scale_of(const struct coll_call *c)
 {
     return c->scale != 0 ? c->scale : 1;
-}
-
-/* parts[0..n) of `bytes` each, added in that order in fp32, rounded once, into `to` (which may be one of them). */
-static void add_ordered(enum dtype d, void *to, const void *const *parts, uint32_t n, size_t bytes,
-                        double scale)
-{
-    float sum[ADD_BLOCK], y[ADD_BLOCK];
-    size_t size = dtype_bytes(d, 1), count = bytes / size;
-
-    for (size_t i = 0; i < count; i += ADD_BLOCK) {
-        size_t k = count - i < ADD_BLOCK ? count - i : ADD_BLOCK;
-
-        memset(sum, 0, sizeof(sum));
-        for (uint32_t r = 0; r < n; r++) {
-            dtype_load(d, (const char *)parts[r] + i * size, y, k);
-            for (size_t j = 0; j < k; j++)
-                sum[j] += y[j];
-        }
-        for (size_t j = 0; j < k; j++)
-            sum[j] *= (float)scale;
-        dtype_store(d, sum, (char *)to + i * size, k);
-    }
 }
 
 /* ---- even kinds: n chunks of c bytes in `data` ---- */
@@ -136,10 +107,10 @@ static int reduce_scatter_ring(struct play *p, void *data, size_t chunk, void *s
         if (receive_from(p, prev, scratch, chunk) ||
             send_to(p, next, (char *)data + out * chunk, chunk) || finish(p))
             return -1;
-        add(p->c->dtype, (char *)data + in * chunk, scratch, chunk, last ? scale : 1);
+        add(p, (char *)data + in * chunk, scratch, chunk, last ? scale : 1);
     }
     if (n == 1)
-        multiply(p->c->dtype, data, chunk, scale);
+        multiply(p, data, chunk, scale);
     return 0;
 }
 
@@ -147,21 +118,16 @@ static int reduce_scatter_ring(struct play *p, void *data, size_t chunk, void *s
 static int reduce_scatter_ordered(struct play *p, void *data, size_t chunk, void *scratch)
 {
     uint32_t n = p->g->n, self = p->g->self;
-    const void **parts = MEM_NEW(const void *, n);
-    int status = 0;
+    char *own = (char *)data + self * chunk;
 
-    for (uint32_t j = 0; j < n && !status; j++) {
-        parts[j] = j == self ? (char *)data + self * chunk : (char *)scratch + j * chunk;
-        if (j != self)
-            status = receive_from(p, j, (char *)scratch + j * chunk, chunk) ||
-                     send_to(p, j, (char *)data + j * chunk, chunk);
-    }
-    if (!status)
-        status = finish(p);
-    if (!status)
-        add_ordered(p->c->dtype, (char *)data + self * chunk, parts, n, chunk, scale_of(p->c));
-    mem_free(parts);
-    return status ? -1 : 0;
+    for (uint32_t j = 0; j < n; j++)
+        if (j != self && (receive_from(p, j, (char *)scratch + (j - (j > self)) * chunk, chunk) ||
+                          send_to(p, j, (char *)data + j * chunk, chunk)))
+            return -1;
+    if (finish(p))
+        return -1;
+    reduce(p, own, n, self, own, scratch, chunk, scale_of(p->c));
+    return 0;
 }
 
 static int reduce_scatter(struct play *p, void *data, size_t chunk, void *scratch)
@@ -176,7 +142,7 @@ static int all_to_all(struct play *p)
     size_t chunk = p->c->chunk_bytes;
     uint32_t n = p->g->n, self = p->g->self;
 
-    memcpy(p->c->scratch, p->c->data, n * chunk);
+    copy(p, p->c->scratch, p->c->data, n * chunk);
     for (uint32_t j = 0; j < n; j++)
         if (j != self && (receive_from(p, j, at(p, j * chunk), chunk) ||
                           send_to(p, j, (char *)p->c->scratch + j * chunk, chunk)))
@@ -253,14 +219,14 @@ static int reduce_ring(struct play *p)
         if (range_next(s, self) != s->root) {
             if (receive_from(p, range_next(s, self), p->c->scratch, s->bytes) || finish(p))
                 return -1;
-            add(p->c->dtype, at(p, s->offset), p->c->scratch, s->bytes, 1);
+            add(p, at(p, s->offset), p->c->scratch, s->bytes, 1);
         }
         if (self != s->root && send_to(p, range_prev(s, self), at(p, s->offset), s->bytes))
             return -1;
         if (finish(p)) /* the scratch is free again */
             return -1;
         if (self == s->root)
-            multiply(p->c->dtype, at(p, s->offset), s->bytes, scale_of(p->c));
+            multiply(p, at(p, s->offset), s->bytes, scale_of(p->c));
     }
     return 0;
 }
@@ -270,40 +236,36 @@ static int reduce_ordered(struct play *p)
 {
     const struct coll_call *c = p->c;
     uint32_t self = p->g->self;
-    const void **parts = MEM_NEW(const void *, p->g->n);
     uint64_t used = 0;
-    int status = 0;
 
-    for (uint32_t i = 0; i < c->n_segments && !status; i++) { /* all in flight at once */
+    for (uint32_t i = 0; i < c->n_segments; i++) { /* all in flight at once */
         const struct segment *s = &c->segments[i];
 
-        for (uint32_t k = s->to_first; k < s->to_first + s->to_n && !status; k++) {
+        for (uint32_t k = s->to_first; k < s->to_first + s->to_n; k++) {
             if (k == s->root)
                 continue;
             if (self == s->root) {
-                status = receive_from(p, k, (char *)c->scratch + used, s->bytes);
+                if (receive_from(p, k, (char *)c->scratch + used, s->bytes))
+                    return -1;
                 used += s->bytes;
-            } else if (self == k) {
-                status = send_to(p, s->root, at(p, s->offset), s->bytes);
+            } else if (self == k && send_to(p, s->root, at(p, s->offset), s->bytes)) {
+                return -1;
             }
         }
     }
-    if (!status)
-        status = finish(p);
+    if (finish(p))
+        return -1;
     used = 0;
-    for (uint32_t i = 0; i < c->n_segments && !status; i++) {
+    for (uint32_t i = 0; i < c->n_segments; i++) {
         const struct segment *s = &c->segments[i];
 
         if (self != s->root)
             continue;
-        for (uint32_t k = s->to_first; k < s->to_first + s->to_n; k++) {
-            parts[k - s->to_first] = k == self ? at(p, s->offset) : (char *)c->scratch + used;
-            used += k == self ? 0 : s->bytes;
-        }
-        add_ordered(c->dtype, at(p, s->offset), parts, s->to_n, s->bytes, scale_of(c));
+        reduce(p, at(p, s->offset), s->to_n, self - s->to_first, at(p, s->offset),
+               (char *)c->scratch + used, s->bytes, scale_of(c));
+        used += (s->to_n - 1) * s->bytes;
     }
-    mem_free(parts);
-    return status ? -1 : 0;
+    return 0;
 }
 
 /* ---- hierarchical: whole ranges only ---- */
@@ -393,7 +355,7 @@ static int add_segment(struct play *p, const struct segment *s, uint32_t from)
 {
     if (receive_from(p, from, p->c->scratch, s->bytes) || finish(p))
         return -1;
-    add(p->c->dtype, at(p, s->offset), p->c->scratch, s->bytes, 1);
+    add(p, at(p, s->offset), p->c->scratch, s->bytes, 1);
     return 0;
 }
 
@@ -412,7 +374,7 @@ static int reduce_hierarchical(struct play *p)
         if (x.from != PROGRAM_NONE && (send_to(p, x.from, at(p, s->offset), s->bytes) || finish(p)))
             return -1;
         if (self == s->root)
-            multiply(p->c->dtype, at(p, s->offset), s->bytes, scale_of(p->c));
+            multiply(p, at(p, s->offset), s->bytes, scale_of(p->c));
     }
     return 0;
 }
@@ -469,11 +431,11 @@ static int sum_up(struct play *p, char *data, size_t bytes, struct tree_links x)
     for (uint32_t k = 0; k < x.n_children; k++) {
         if (receive_from(p, p->tree_first + x.child[k], p->c->scratch, bytes) || finish(p))
             return -1;
-        add(p->c->dtype, data, p->c->scratch, bytes, 1);
+        add(p, data, p->c->scratch, bytes, 1);
     }
     if (x.parent != PROGRAM_NONE)
         return send_to(p, p->tree_first + x.parent, data, bytes);
-    multiply(p->c->dtype, data, bytes, scale_of(p->c));
+    multiply(p, data, bytes, scale_of(p->c));
     return 0;
 }
 
@@ -504,9 +466,9 @@ static void pack(struct play *p, char *chunks, size_t chunk, uint32_t r, bool ou
         if (s->root != r)
             continue;
         if (out)
-            memcpy(at(p, s->offset), chunks + r * chunk + used, s->bytes);
+            copy(p, at(p, s->offset), chunks + r * chunk + used, s->bytes);
         else
-            memcpy(chunks + r * chunk + used, at(p, s->offset), s->bytes);
+            copy(p, chunks + r * chunk + used, at(p, s->offset), s->bytes);
         used += s->bytes;
     }
 }
@@ -517,7 +479,7 @@ static int padded(struct play *p, bool reduce)
     char *chunks = p->c->scratch;
     uint32_t n = p->g->n, self = p->g->self;
 
-    memset(chunks, 0, n * chunk);
+    p->by->zero(p->by->ctx, chunks, n * chunk);
     for (uint32_t r = 0; r < n; r++)
         if (reduce || r == self)
             pack(p, chunks, chunk, r, false);
@@ -594,16 +556,102 @@ static int dispatch(struct play *p)
     }
 }
 
-int collective_run(struct transport *t, const struct coll_group *g, const struct coll_call *c,
-                   struct err *e)
+int collective_carry(const struct coll_carrier *by, const struct coll_group *g,
+                     const struct coll_call *c, struct err *e)
 {
-    struct play p = {.t = t, .g = g, .c = c, .e = e};
+    struct play p = {.by = by, .g = g, .c = c, .e = e};
     int status;
 
     BUG_ON(c->algo == ALGO_AUTO &&
            (c->kind == COLL_SEGMENT_GATHER || c->kind == COLL_SEGMENT_REDUCE));
     status = dispatch(&p);
     tree_release(&p.tree);
-    mem_free(p.req);
     return status ? -1 : 0;
+}
+
+/* ---- host memory ---- */
+
+struct host {
+    struct transport *t;
+    uint32_t tag;
+    struct transport_request *req; /* owned */
+    size_t n_req, cap_req;
+};
+
+static struct transport_request *request(struct host *h)
+{
+    h->req = mem_grow(h->req, &h->cap_req, h->n_req + 1, sizeof(*h->req));
+    memset(&h->req[h->n_req], 0, sizeof(*h->req));
+    return &h->req[h->n_req++];
+}
+
+static int host_send(void *ctx, uint32_t rank, const void *data, size_t n, struct err *e)
+{
+    struct host *h = ctx;
+
+    return h->t->lib->isend(h->t, rank, h->tag, data, n, request(h), e);
+}
+
+static int host_receive(void *ctx, uint32_t rank, void *data, size_t n, struct err *e)
+{
+    struct host *h = ctx;
+
+    return h->t->lib->irecv(h->t, rank, h->tag, data, n, request(h), e);
+}
+
+static int host_finish(void *ctx, struct err *e)
+{
+    struct host *h = ctx;
+    size_t n = h->n_req;
+
+    h->n_req = 0;
+    return h->t->lib->wait(h->t, h->req, n, e);
+}
+
+static void host_copy(void *ctx, void *to, const void *from, size_t n)
+{
+    (void)ctx;
+    if (n)
+        memcpy(to, from, n);
+}
+
+static void host_zero(void *ctx, void *p, size_t n)
+{
+    (void)ctx;
+    if (n)
+        memset(p, 0, n);
+}
+
+static void host_reduce(void *ctx, const struct kernel_reduce *a)
+{
+    const struct kernel_on on = {.act = a->type};
+
+    (void)ctx;
+    kernel_reduce(&on, a);
+}
+
+static void host_scale(void *ctx, const struct kernel_scale *a)
+{
+    const struct kernel_on on = {.act = a->type};
+
+    (void)ctx;
+    kernel_scale(&on, a);
+}
+
+int collective_run(struct transport *t, const struct coll_group *g, const struct coll_call *c,
+                   struct err *e)
+{
+    struct host h = {.t = t, .tag = c->tag};
+    const struct coll_carrier by = {.ctx = &h,
+                                    .send = host_send,
+                                    .receive = host_receive,
+                                    .finish = host_finish,
+                                    .copy = host_copy,
+                                    .zero = host_zero,
+                                    .reduce = host_reduce,
+                                    .scale = host_scale};
+    int status = collective_carry(&by, g, c, e);
+
+    mem_free(h.req);
+    return status;
 }

@@ -1,7 +1,8 @@
-/* exec/collective.h - collectives over a transport, in the program's algorithm.
+/* exec/collective.h - collectives by point-to-point messages, in the program's algorithm.
  *
- * The same kinds and algorithms as model/traffic.h counts, on host buffers: what each rank sends and receives here equals
- * traffic_of() to the byte. Reductions add in fp32 and store in the wire's dtype.
+ * The same kinds and algorithms as model/traffic.h counts: what each rank sends and receives here equals
+ * traffic_of() to the byte. Messages and sums are a carrier's: host memory over a transport, or a device's. Reductions add
+ * in fp32 and store in the wire's dtype.
  *
  * `ordered` makes a reduction deterministic: every contribution goes to the rank that reduces it (direct sends), which
  * adds them in ascending rank. Bytes: reduce-scatter and all-reduce as the ring's; a segment reduction as its mirrored
@@ -11,6 +12,7 @@
 #define BALLAST_EXEC_COLLECTIVE_H
 
 #include "exec/transport.h"
+#include "kernels/kernels.h"
 #include "model/program.h"
 
 /* Members of the caller's group, in group order. */
@@ -39,7 +41,24 @@ struct coll_call {
 };
 
 size_t collective_scratch_bytes(const struct coll_call *c, const struct coll_group *g);
-/* Blocking for the caller. Cost as traffic.h says. */
+
+/* Messages are matched by pair of ranks, in order. A carrier may do all of this later, as long as each call sees what those
+ * before it did: `finish` says that nothing after it may start before the messages so far have arrived. Ranks are the
+ * program's. */
+struct coll_carrier {
+    void *ctx;
+    int (*send)(void *ctx, uint32_t rank, const void *data, size_t n, struct err *e);
+    int (*receive)(void *ctx, uint32_t rank, void *data, size_t n, struct err *e);
+    int (*finish)(void *ctx, struct err *e);
+    void (*copy)(void *ctx, void *to, const void *from, size_t n);
+    void (*zero)(void *ctx, void *p, size_t n);
+    void (*reduce)(void *ctx, const struct kernel_reduce *a);
+    void (*scale)(void *ctx, const struct kernel_scale *a);
+};
+int collective_carry(const struct coll_carrier *by, const struct coll_group *g,
+                     const struct coll_call *c, struct err *e);
+
+/* On host memory over a transport. Blocking for the caller. Cost as traffic.h says. */
 int collective_run(struct transport *t, const struct coll_group *g, const struct coll_call *c,
                    struct err *e);
 

@@ -101,7 +101,8 @@ static void plant(struct exec_run *r, const struct instance *i, const struct col
         run_copy(r, c->data, r->stale, bytes);
         return;
     }
-    r->stale = r->b->lib->alloc(r->b, r->stream, bytes);
+    r->stale = backend_alloc(r->b, r->stream, bytes);
+    r->stale_bytes = bytes;
     run_copy(r, r->stale, c->data, bytes);
 }
 

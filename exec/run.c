@@ -88,9 +88,9 @@ static void reserve(struct exec_run *r, uint32_t buffer, uint32_t unit, uint32_t
     b = &r->map[slot_of(r, buffer, unit, micro)];
     BUG_ON(b->used);
     room = num_max(bytes, room);
-    data = r->b->lib->alloc(r->b, r->stream, room);
+    data = backend_alloc(r->b, r->stream, room);
     r->b->lib->zero(r->b, r->stream, data, room);
-    *b = (struct run_buffer){buffer, unit, micro, data, bytes, true};
+    *b = (struct run_buffer){buffer, unit, micro, data, bytes, room, true};
     r->n_map++;
     r->bytes += bytes;
     r->part_bytes[part] += bytes;
@@ -105,7 +105,7 @@ static void drop(struct exec_run *r, size_t i)
 {
     size_t k = i;
 
-    r->b->lib->free(r->b, r->stream, r->map[i].data);
+    backend_free(r->b, r->stream, r->map[i].data, r->map[i].room);
     r->map[i].used = false;
     r->n_map--;
     for (;;) {
@@ -147,8 +147,8 @@ void *run_scratch(struct exec_run *r, int which, size_t n)
     size_t *cap = &r->cap_scratch[r->stream][which];
 
     if (n > *cap) {
-        r->b->lib->free(r->b, r->stream, *p);
-        *p = r->b->lib->alloc(r->b, r->stream, n);
+        backend_free(r->b, r->stream, *p, *cap);
+        *p = backend_alloc(r->b, r->stream, n);
         *cap = n;
     }
     return *p;
@@ -501,9 +501,10 @@ int exec_init(struct exec_run *r, const struct plan *plan, const struct program 
         if (!strcmp(p->ops[k].name, "forward.end"))
             r->last_forward = k;
     last = r->graphs[p->model->units[p->model->n_units - 1].class_id].values[0].bytes;
-    r->output = b->lib->alloc(b, STREAM_COMPUTE, last);
-    r->output_grad = b->lib->alloc(b, STREAM_COMPUTE, last);
-    r->losses = b->lib->alloc(b, STREAM_COMPUTE, p->n_micro * sizeof(*r->losses));
+    r->output = backend_alloc(b, STREAM_COMPUTE, last);
+    r->output_grad = backend_alloc(b, STREAM_COMPUTE, last);
+    r->output_bytes = last;
+    r->losses = backend_alloc(b, STREAM_COMPUTE, p->n_micro * sizeof(*r->losses));
     make_marks(r);
     first_weights(r);
     b->lib->sync(b);
@@ -512,24 +513,24 @@ int exec_init(struct exec_run *r, const struct plan *plan, const struct program 
 
 void exec_release(struct exec_run *r)
 {
-    const struct backend_library *l = r->b ? r->b->lib : NULL;
+    struct backend *b = r->b;
 
-    if (l)
-        l->sync(r->b);
+    if (b) /* a step that failed may have left work in the streams */
+        b->lib->sync(b);
     for (size_t i = 0; i < r->cap_map; i++)
         if (r->map[i].used)
-            l->free(r->b, STREAM_COMPUTE, r->map[i].data);
-    mem_free(r->map);
-    for (int s = 0; s < STREAM_N && l; s++)
+            backend_free(b, STREAM_COMPUTE, r->map[i].data, r->map[i].room);
+    for (int s = 0; s < STREAM_N; s++)
         for (int i = 0; i < SCRATCH_N; i++)
-            l->free(r->b, STREAM_COMPUTE, r->scratch[s][i]);
-    if (l) {
-        l->free(r->b, STREAM_COMPUTE, r->stale);
-        l->free(r->b, STREAM_COMPUTE, r->output);
-        l->free(r->b, STREAM_COMPUTE, r->output_grad);
-        l->free(r->b, STREAM_COMPUTE, r->losses);
-        l->sync(r->b);
-    }
+            backend_free(b, (enum stream)s, r->scratch[s][i], r->cap_scratch[s][i]);
+    backend_free(b, STREAM_COMPUTE, r->stale, r->stale_bytes);
+    backend_free(b, STREAM_COMPUTE, r->output, r->output_bytes);
+    backend_free(b, STREAM_COMPUTE, r->output_grad, r->output_bytes);
+    if (r->losses)
+        backend_free(b, STREAM_COMPUTE, r->losses, r->p->n_micro * sizeof(*r->losses));
+    if (b)
+        b->lib->sync(b);
+    mem_free(r->map);
     mem_free(r->times);
     arena_release(&r->arena);
     memset(r, 0, sizeof(*r));

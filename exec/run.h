@@ -19,6 +19,7 @@ struct run_buffer {
     uint32_t buffer, unit, micro;
     void *data;     /* owned; the backend's */
     uint64_t bytes; /* as the program counts them */
+    uint64_t room;  /* as they are here */
     bool used;
 };
 
@@ -75,9 +76,11 @@ struct exec_run {
     float *losses;              /* [n_micro] of the step at work; owned, the backend's */
     double loss;                /* of this rank's step, mean over micro-batches */
     void *output, *output_grad; /* of a model without a head; owned, the backend's */
-    struct run_time *times;     /* owned; of the last step */
+    uint64_t output_bytes;
+    struct run_time *times; /* owned; of the last step */
     size_t n_times, cap_times;
     void *stale; /* owned, the backend's; the plant's */
+    uint64_t stale_bytes;
     /* check.c: a run whose resident parameters are what this step's gathers have to bring; or NULL. Tensors that came
      * otherwise are marked. */
     const struct exec_run *witness;

@@ -89,7 +89,7 @@ enum { REPEAT = 5 };
 static void *filled(struct backend *b, size_t bytes)
 {
     size_t n = bytes / sizeof(float);
-    float *host = MEM_NEW(float, n), *x = b->lib->alloc(b, STREAM_COMPUTE, bytes);
+    float *host = MEM_NEW(float, n), *x = backend_alloc(b, STREAM_COMPUTE, bytes);
 
     for (size_t i = 0; i < n; i++)
         host[i] = (float)(i % 7) - 3;
@@ -131,9 +131,9 @@ double sample_gemm(struct backend *b, uint64_t m, uint64_t n, uint64_t k)
         else
             took[r] = once;
     }
-    b->lib->free(b, STREAM_COMPUTE, x);
-    b->lib->free(b, STREAM_COMPUTE, y);
-    b->lib->free(b, STREAM_COMPUTE, z);
+    backend_free(b, STREAM_COMPUTE, x, m * k * sizeof(*x));
+    backend_free(b, STREAM_COMPUTE, y, k * n * sizeof(*y));
+    backend_free(b, STREAM_COMPUTE, z, m * n * sizeof(*z));
     return median(took, REPEAT);
 }
 
@@ -149,8 +149,8 @@ double sample_copy_Bps(struct backend *b, size_t bytes)
         b->lib->sync(b);
         took[r] = now_s() - start;
     }
-    b->lib->free(b, STREAM_COMPUTE, x);
-    b->lib->free(b, STREAM_COMPUTE, y);
+    backend_free(b, STREAM_COMPUTE, x, bytes);
+    backend_free(b, STREAM_COMPUTE, y, bytes);
     return 2 * (double)bytes / median(took, REPEAT);
 }
 
@@ -170,7 +170,7 @@ double sample_launch_s(struct backend *b)
         b->lib->sync(b);
         took[r] = (now_s() - start) / CALLS;
     }
-    b->lib->free(b, STREAM_COMPUTE, x);
+    backend_free(b, STREAM_COMPUTE, x, sizeof(*x));
     return median(took, REPEAT);
 }
 
@@ -229,7 +229,7 @@ int sample_collective(struct backend *b, enum coll_kind kind, uint32_t n, size_t
             x[r] = mine;
     }
     *s = status ? 0 : median(x, REPEAT);
-    b->lib->free(b, STREAM_COMPUTE, c.data);
+    backend_free(b, STREAM_COMPUTE, c.data, bytes);
     mem_free(all);
     mem_free(ranks);
     return status;

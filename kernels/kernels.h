@@ -332,6 +332,18 @@ struct kernel_sum {
 };
 void kernel_sum(const struct kernel_on *on, const struct kernel_sum *a);
 
+/* out = scale * (part 0 + part 1 + ...), in that order in fp32 from 0, rounded once. Part `own` is at own_part, the others
+ * one behind the other in `others` (n elements each); out may be own_part. */
+struct kernel_reduce {
+    size_t n;
+    enum dtype type;
+    uint32_t n_parts, own;
+    float scale;
+    const void *own_part, *others;
+    void *out;
+};
+void kernel_reduce(const struct kernel_on *on, const struct kernel_reduce *a);
+
 /* Sum of squares in double, in order. */
 double kernel_norm2(const struct kernel_on *on, enum dtype d, const void *x, size_t n);
 

@@ -1,4 +1,4 @@
-/* Plain vectors: cast, scale, axpy, sum. */
+/* Plain vectors: cast, scale, axpy, sum, reduce. */
 #include "kernels/kernels.h"
 
 #include "kernels/storage.h"
@@ -63,6 +63,29 @@ void kernel_sum(const struct kernel_on *on, const struct kernel_sum *a)
 
         for (size_t j = 0; j < len; j++)
             sum[j] = x[j] + y[j];
+        store(a->type, sum, a->out, i, len);
+    }
+}
+
+void kernel_reduce(const struct kernel_on *on, const struct kernel_reduce *a)
+{
+    float tmp[CHUNK], sum[CHUNK];
+    size_t bytes = a->n * storage_bytes(a->type);
+
+    (void)on;
+    FOR_CHUNKS(i, len, a->n)
+    {
+        for (size_t j = 0; j < len; j++)
+            sum[j] = 0;
+        for (uint32_t k = 0; k < a->n_parts; k++) {
+            const char *other = (const char *)a->others + (k - (k > a->own)) * bytes;
+            const float *x = load(a->type, k == a->own ? a->own_part : other, i, len, tmp);
+
+            for (size_t j = 0; j < len; j++)
+                sum[j] += x[j];
+        }
+        for (size_t j = 0; j < len; j++)
+            sum[j] *= a->scale;
         store(a->type, sum, a->out, i, len);
     }
 }
