@@ -1,6 +1,7 @@
 /* ballast model: what is trained, and which optimizer each tensor gets. */
 #include "cli/command.h"
 #include "cli/commands.h"
+#include "cli/model_opts.h"
 #include "cli/output.h"
 #include "core/opts.h"
 #include "core/strbuf.h"
@@ -36,6 +37,7 @@ static const struct opt rows[] = {
      .max = 1u << 20,
      .dflt = "1",
      .help = "sequences a rank computes at once, for --ops"},
+    MODEL_OPTION_ROWS,
     COMMAND_OUTPUT_ROWS,
 };
 
@@ -295,6 +297,8 @@ static void summary(const struct view *v, struct strbuf *out)
     line(v, out, "units", "%u: %s", m->n_units, units.s);
     if (m->vocab)
         line(v, out, "head", "%s", m->tied ? "tied to the embedding" : "a tensor of its own");
+    for (uint32_t i = 0; i < m->n_notes; i++)
+        line(v, out, "note", "%s", m->notes[i]);
     strbuf_putc(out, '\n');
     strbuf_release(&units);
 }
@@ -368,7 +372,7 @@ static int add_ops(const struct view *v, cJSON *to, struct err *e)
 static int as_json(const struct view *v, int argc, char **argv, struct strbuf *out, struct err *e)
 {
     const struct model *m = &v->m;
-    cJSON *doc = output_document("ballast-model", 1, argc, argv), *units;
+    cJSON *doc = output_document("ballast-model", 1, argc, argv), *units, *notes;
     int rc;
 
     json_add_str(doc, "name", m->name);
@@ -380,6 +384,10 @@ static int as_json(const struct view *v, int argc, char **argv, struct strbuf *o
     json_add_u64(doc, "tail_params", m->tail_params);
     json_add_u64(doc, "tail_tensors", m->tail_tensors);
     json_add_bool(doc, "tied", m->tied);
+    json_add_str(doc, "quantization", m->quantization);
+    notes = json_add_array(doc, "notes");
+    for (uint32_t i = 0; i < m->n_notes; i++)
+        json_add_str(notes, NULL, m->notes[i]);
     units = json_add_array(doc, "units");
     for (uint32_t u = 0; u < m->n_units; u++) {
         cJSON *o = json_add_object(units, NULL);
@@ -443,6 +451,7 @@ static int list(enum table_format format, int argc, char **argv, struct strbuf *
 static int view_init(struct view *v, const struct opts *o, struct arena *a, struct err *e)
 {
     const struct opt_val *seq = opts_get(o, "seq-len");
+    struct model_options mo;
 
     v->optimizer = (enum optimizer)opts_get(o, "optimizer")->u64;
     v->micro_batch = opts_get(o, "micro-batch")->u64;
@@ -452,7 +461,10 @@ static int view_init(struct view *v, const struct opts *o, struct arena *a, stru
     v->seq_len = seq->set ? seq->u64 : 4096;
     if (v->format == TABLE_AS_CSV && v->all_tensors && v->ops)
         return err_set(e, ERR_USAGE, "--format csv holds one table: --tensors or --ops, not both");
-    if (model_load(o->pos[0], v->seq_len, a, &v->m, e))
+    if (model_opts_read(o, &mo, e))
+        return -1;
+    mo.seq_len = v->seq_len;
+    if (model_load_with(o->pos[0], &mo, a, &v->m, e))
         return -1;
     if (v->m.max_seq_len && v->seq_len > v->m.max_seq_len) {
         if (seq->set)

@@ -1,5 +1,6 @@
 #include "cli/setup.h"
 
+#include "cli/model_opts.h"
 #include "core/num.h"
 #include "core/suggest.h"
 #include "core/units.h"
@@ -190,6 +191,7 @@ const struct opt setup_options[] = {
      .choices = frameworks,
      .dflt = "fsdp2",
      .help = "overlap and launch costs; only fsdp2 in this version"},
+    MODEL_OPTION_ROWS,
     {.name = "price",
      .type = OPT_DOUBLE,
      .meta = "$",
@@ -311,13 +313,16 @@ static const char *cluster_path(const struct opts *o, struct arena *a)
 
 int setup_init(struct setup *s, struct opts *o, const char *model, struct err *e)
 {
+    struct model_options mo;
     uint64_t gpn;
 
     memset(s, 0, sizeof(*s));
     arena_init(&s->arena);
     s->opts = o;
-    if (read_job_file(o, e) || refuse_later(o, e) ||
-        model_load(model, opts_get(o, "seq-len")->u64, &s->arena, &s->model, e) ||
+    if (read_job_file(o, e) || refuse_later(o, e) || model_opts_read(o, &mo, e))
+        goto fail;
+    mo.seq_len = opts_get(o, "seq-len")->u64;
+    if (model_load_with(model, &mo, &s->arena, &s->model, e) ||
         cluster_load(cluster_path(o, &s->arena), &s->arena, &s->cluster, e))
         goto fail;
     if (opts_get(o, "gpus-per-node")->set) {

@@ -483,6 +483,8 @@ int exec_init(struct exec_run *r, const struct plan *plan, const struct program 
     if (b->t->size != p->world)
         return err_set(e, ERR_INVALID, "the plan is for %u ranks, this job has %u", p->world,
                        b->t->size);
+    if (graph_trains(&plan->model, j->seq_len, e))
+        return -1;
     held_init(&r->held, plan, p, b->t->rank, &r->arena);
     r->graphs = ARENA_NEW(&r->arena, struct unit_graph, p->model->n_classes);
     for (uint32_t c = 0; c < p->model->n_classes; c++)

@@ -429,13 +429,12 @@ static uint32_t value_buffer(struct lower *l, uint32_t class_id, uint32_t v, boo
 {
     uint32_t *id = grad ? &l->value_grads[class_id][v] : &l->values[class_id][v];
     const struct graph_value *x = &l->graphs[class_id].values[v];
-    bool logits = l->m->classes[class_id].kind == UNIT_HEAD && v >= 2;
 
     if (*id == PROGRAM_NONE)
         *id = program_add_buffer(
             &l->b, &(struct buffer){.name = arena_printf(l->a, "%s.%s.%s", grad ? "grad" : "act",
                                                          l->m->classes[class_id].name, x->name),
-                                    .part = logits ? MEM_LOGITS : MEM_ACTIVATIONS,
+                                    .part = x->logits ? MEM_LOGITS : MEM_ACTIVATIONS,
                                     .dtype = l->j->param_dtype,
                                     .rule = SIZE_CONST,
                                     .bytes = x->bytes});

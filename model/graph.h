@@ -3,7 +3,8 @@
  * The forward pass of a unit class as a straight list of kernel calls on values (activations). Each call says what its
  * backward needs, so that one walk gives FLOPs, HBM traffic, which activations must be kept, and the backward list.
  * Sources: transformer shapes as Hugging Face's modelling code builds them; FLOPs by counting multiply-adds as 2
- * (GEMM 2mnk; attention 4*batch*heads*seq^2*head_dim, half of it when a causal kernel skips the upper triangle);
+ * (GEMM 2mnk; attention 2*batch*heads*pairs*(head_dim + v_head_dim), where pairs is seq^2, half of it when a causal
+ * kernel skips the upper triangle, window*seq - window^2/2 in a window);
  * HBM bytes by counting each operand once (a fused kernel's compulsory traffic).
  */
 #ifndef BALLAST_MODEL_GRAPH_H
@@ -33,6 +34,20 @@
     X(KERNEL_SWIGLU_BACKWARD, "swiglu_backward", 'E')                                              \
     X(KERNEL_GELU, "gelu", 'E')                                                                    \
     X(KERNEL_GELU_BACKWARD, "gelu_backward", 'E')                                                  \
+    X(KERNEL_GEGLU, "geglu", 'E')                                                                  \
+    X(KERNEL_GEGLU_BACKWARD, "geglu_backward", 'E')                                                \
+    X(KERNEL_RELU, "relu", 'E')                                                                    \
+    X(KERNEL_RELU_BACKWARD, "relu_backward", 'E')                                                  \
+    X(KERNEL_RELU2, "relu2", 'E') /* relu(x)^2 */                                                  \
+    X(KERNEL_RELU2_BACKWARD, "relu2_backward", 'E')                                                \
+    X(KERNEL_SIGMOID_GATE, "sigmoid_gate", 'E') /* x * sigmoid(g) */                               \
+    X(KERNEL_SIGMOID_GATE_BACKWARD, "sigmoid_gate_backward", 'E')                                  \
+    X(KERNEL_CONV1D, "conv1d", 'E') /* causal, a filter a channel, and SiLU */                     \
+    X(KERNEL_CONV1D_BACKWARD, "conv1d_backward", 'E')                                              \
+    X(KERNEL_DECAY, "decay", 'E') /* the step or decay of each head, with its bias */              \
+    X(KERNEL_DECAY_BACKWARD, "decay_backward", 'E')                                                \
+    X(KERNEL_SCAN, "scan", 'A') /* a linear recurrence in chunks: see graph_layer.c */             \
+    X(KERNEL_SCAN_BACKWARD, "scan_backward", 'A')                                                  \
     X(KERNEL_ADD, "add", 'E')                                                                      \
     X(KERNEL_ROUTE, "route", 'E') /* softmax, top-k, permutation */                                \
     X(KERNEL_ROUTE_BACKWARD, "route_backward", 'E')                                                \
@@ -68,13 +83,14 @@ struct kernel_call {
     bool fp32; /* GEMM and attention: operands of 4 bytes, else of 2 (bf16, fp16) */
 };
 
-enum { GRAPH_MAX_IN = 4, GRAPH_MAX_VALUES = 32, GRAPH_MAX_OPS = 32 };
+enum { GRAPH_MAX_IN = 4, GRAPH_MAX_VALUES = 48, GRAPH_MAX_OPS = 48 };
 
 struct graph_value {
     const char *name;
     uint64_t bytes; /* of one micro-batch */
     bool needed;    /* the backward of some op reads it */
     bool heavy;     /* made by a GEMM or attention: selective recomputation keeps it */
+    bool logits;    /* of the vocabulary's size */
 };
 
 struct graph_op {
@@ -110,7 +126,12 @@ int graph_build(const struct model *m, uint32_t class_id, uint64_t micro_batch, 
                 enum dtype act, struct unit_graph *g, struct err *e);
 
 /* Model FLOPs of one token, forward and backward (MFU's numerator, docs/METRICS.md): 6 per parameter that a token meets
- * without look-ups, plus 12*layers*hidden*seq for attention, not halved for causal masks. */
+ * without look-ups, plus 12*layers*hidden*seq for attention, not halved for causal masks or windows; hidden is that of
+ * the heads, and layers without attention count nothing. */
 double graph_model_flops_per_token(const struct model *m, uint64_t seq_len);
+
+/* Can exec run every operation of the model on sequences of seq_len tokens? ERR_UNSUPPORTED names the first that it
+ * cannot, with its class. */
+int graph_trains(const struct model *m, uint64_t seq_len, struct err *e);
 
 #endif

@@ -2,6 +2,7 @@
 
 #include "core/num.h"
 
+#include <stdio.h>
 #include <string.h>
 
 const char *tensor_role_name(enum tensor_role r)
@@ -32,9 +33,37 @@ const char *optimizer_name(enum optimizer o)
     return "?";
 }
 
-bool tensor_is_matrix(const struct tensor *t)
+void model_set_matrix_roles(struct model *m, uint32_t also_matrices)
 {
-    return (t->role == ROLE_MATRIX || t->role == ROLE_EXPERT) && t->rows > 1 && t->cols > 1;
+    uint32_t roles = 1u << ROLE_MATRIX | 1u << ROLE_EXPERT | also_matrices;
+
+    m->also_matrices = also_matrices;
+    m->matrix_params = m->tail_params = 0;
+    m->matrix_tensors = m->tail_tensors = 0;
+    for (uint32_t i = 0; i < m->n_tensors; i++) {
+        struct tensor *t = &m->tensors[i];
+
+        t->is_matrix = (roles >> t->role & 1) && t->rows > 1 && t->cols > 1;
+        if (t->is_matrix) {
+            m->matrix_tensors++;
+            m->matrix_params += t->numel;
+        } else {
+            m->tail_tensors++;
+            m->tail_params += t->numel;
+        }
+    }
+}
+
+void model_note(struct model *m, struct arena *a, const char *fmt, ...)
+{
+    char text[300];
+    va_list ap;
+
+    BUG_ON(m->n_notes == MODEL_NOTES);
+    va_start(ap, fmt);
+    vsnprintf(text, sizeof(text), fmt, ap);
+    va_end(ap);
+    m->notes[m->n_notes++] = arena_strdup(a, text);
 }
 
 /* ---- building ---- */
@@ -65,7 +94,12 @@ static bool same_class(const struct unit_class *x, const struct unit_class *y)
            x->n_experts == y->n_experts && x->n_active == y->n_active && x->norm == y->norm &&
            x->act == y->act && x->position == y->position && x->causal == y->causal &&
            x->fused_qkv == y->fused_qkv && x->split_up == y->split_up && x->qk_norm == y->qk_norm &&
-           x->tied == y->tied;
+           x->tied == y->tied && x->mixer == y->mixer && x->route == y->route &&
+           x->rotary_dim == y->rotary_dim && x->v_head_dim == y->v_head_dim &&
+           x->state_dim == y->state_dim && x->window == y->window && x->embed_dim == y->embed_dim &&
+           x->positions == y->positions && x->parallel == y->parallel &&
+           x->norm_after_add == y->norm_after_add && x->output_gate == y->output_gate &&
+           x->scaled == y->scaled && x->heads_unknown == y->heads_unknown;
 }
 
 void model_builder_unit(struct model_builder *b, const char *name, const struct unit_class *c)
@@ -135,8 +169,7 @@ int model_builder_finish(struct model_builder *b, struct err *e)
     memcpy(m->units, b->units, n * sizeof(*m->units));
     m->classes = ARENA_NEW(b->a, struct unit_class, n = b->n_classes);
     memcpy(m->classes, b->classes, n * sizeof(*m->classes));
-    m->total_params = m->matrix_params = m->tail_params = m->embedding_params = 0;
-    m->matrix_tensors = m->tail_tensors = 0;
+    m->total_params = m->embedding_params = 0;
     for (uint32_t i = 0; i < m->n_tensors; i++) {
         const struct tensor *t = &m->tensors[i];
         const struct unit_class *c = &m->classes[m->units[t->unit].class_id];
@@ -144,13 +177,6 @@ int model_builder_finish(struct model_builder *b, struct err *e)
         if (t->numel == 0)
             return err_set(e, ERR_INVALID, "tensor '%s' has a dimension of 0", t->name);
         b->overflow |= !num_add(m->total_params, t->numel, &m->total_params);
-        if (tensor_is_matrix(t)) {
-            m->matrix_tensors++;
-            m->matrix_params += t->numel;
-        } else {
-            m->tail_tensors++;
-            m->tail_params += t->numel;
-        }
         if ((t->role == ROLE_EMBEDDING && !m->tied) || t->role == ROLE_POSITION)
             m->embedding_params += t->numel;
         /* Of E equal experts a token meets n_active: count the rest as inactive. */
@@ -158,6 +184,7 @@ int model_builder_finish(struct model_builder *b, struct err *e)
             inactive += t->numel;
     }
     m->active_params = m->total_params - inactive;
+    model_set_matrix_roles(m, m->also_matrices);
     /* FLOPs are a few times parameters x tokens: leave room for bytes of fp32 states. */
     if (b->overflow || !num_mul(m->total_params, 64, &part))
         return err_set(e, ERR_OVERFLOW, "the model has more than 2^57 parameters");

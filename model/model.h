@@ -17,8 +17,9 @@
 #include <stdint.h>
 
 #define MODEL_NONE UINT32_MAX
+enum { MODEL_NOTES = 8 };
 
-/* role, name. Only MATRIX and EXPERT are matrices for a matrix optimizer; the rest is the tail (AdamW). */
+/* role, name. MATRIX and EXPERT are matrices for a matrix optimizer, others by option; the rest is the tail (AdamW). */
 #define TENSOR_ROLES(X)                                                                            \
     X(ROLE_MATRIX, "matrix")                                                                       \
     X(ROLE_EXPERT, "expert")                                                                       \
@@ -27,7 +28,8 @@
     X(ROLE_HEAD, "head")                                                                           \
     X(ROLE_NORM, "norm")                                                                           \
     X(ROLE_BIAS, "bias")                                                                           \
-    X(ROLE_ROUTER, "router")
+    X(ROLE_ROUTER, "router")                                                                       \
+    X(ROLE_OTHER, "other") /* decays, sinks, skips: vectors with a part of their own */
 #define TENSOR_ROLE_ENUM(r, name) r,
 enum tensor_role { TENSOR_ROLES(TENSOR_ROLE_ENUM) ROLE_N };
 #undef TENSOR_ROLE_ENUM
@@ -62,8 +64,36 @@ enum tensor_slot {
     SLOT_GATE,
     SLOT_UP,
     SLOT_UP1,
-    SLOT_DOWN,   /* UP1: second half of a split up-projection */
-    SLOT_ROUTER, /* experts: GATE, UP, DOWN with expert >= 0 */
+    SLOT_DOWN,       /* UP1: second half of a split up-projection */
+    SLOT_ROUTER,     /* experts: GATE, UP, DOWN with expert >= 0 */
+    SLOT_GATE_UP,    /* gate and up in one */
+    SLOT_NORM1_POST, /* of the mixer's output, before it is added */
+    SLOT_NORM2_POST, /* of the MLP's */
+    SLOT_EMBED_NORM,
+    SLOT_PROJECT_IN, /* between tables narrower than the hidden size and the layers */
+    SLOT_PROJECT_OUT,
+    SLOT_SINK, /* a logit a head that no token has */
+    SLOT_Q_A,  /* latent attention: hidden -> rank -> heads */
+    SLOT_Q_A_NORM,
+    SLOT_Q_B,
+    SLOT_KV_A,
+    SLOT_KV_A_NORM,
+    SLOT_KV_B,
+    SLOT_ROUTER_CORRECTION, /* added to scores for the choice alone */
+    SLOT_SHARED_GATE,
+    SLOT_SHARED_UP,
+    SLOT_SHARED_DOWN,
+    SLOT_SHARED_ROUTER, /* a weight for the shared expert's output */
+    SLOT_IN,            /* of a linear-attention or state-space mixer: all its inputs, or q, k, v */
+    SLOT_IN_Z,          /* ... its output gate */
+    SLOT_IN_B,          /* ... its write strength */
+    SLOT_IN_A,          /* ... its decay */
+    SLOT_CONV,
+    SLOT_DT, /* bias of the step or decay */
+    SLOT_A,  /* logarithm of the decay */
+    SLOT_D,  /* what passes the state by */
+    SLOT_MIXER_NORM,
+    SLOT_N,
 };
 
 struct tensor {
@@ -76,12 +106,16 @@ struct tensor {
     enum tensor_slot slot;
     bool is_bias;   /* the bias of `slot` */
     int32_t expert; /* -1: not of an expert */
+    bool is_matrix; /* a matrix optimizer updates it: model_set_matrix_roles */
     uint64_t numel;
     uint64_t rows, cols; /* the matrix view: [shape[0], rest]; 1-D: rows = numel, cols = 1 */
 };
 
-/* True when a matrix optimizer updates it (two dimensions, both > 1, and role MATRIX or EXPERT). */
-bool tensor_is_matrix(const struct tensor *t);
+/* True when a matrix optimizer updates it: two dimensions, both > 1, and a role that the model gives to it. */
+static inline bool tensor_is_matrix(const struct tensor *t)
+{
+    return t->is_matrix;
+}
 
 struct unit {
     const char *name;
@@ -90,24 +124,54 @@ struct unit {
     uint64_t numel;
 };
 
-enum norm_kind { NORM_RMS, NORM_LAYER }; /* LAYER has a bias */
-enum act_kind { ACT_SWIGLU, ACT_GELU };
-enum position_kind { POSITION_NONE, POSITION_ROPE, POSITION_LEARNED };
+enum norm_kind { NORM_RMS, NORM_LAYER };
+enum act_kind { ACT_SWIGLU, ACT_GELU, ACT_GEGLU, ACT_RELU, ACT_RELU2 }; /* *GLU are gated */
+enum position_kind { POSITION_NONE, POSITION_ROPE, POSITION_LEARNED, POSITION_ALIBI };
 enum unit_kind { UNIT_EMBED, UNIT_LAYER, UNIT_HEAD };
+/* What mixes tokens: softmax attention (MHA, GQA, MQA), the same through latent projections (MLA, arXiv 2405.04434), the
+ * gated delta rule (arXiv 2412.06464), Mamba-2 (arXiv 2405.21060), or nothing: a layer that is only an MLP. */
+enum mixer_kind { MIXER_ATTENTION, MIXER_MLA, MIXER_DELTA, MIXER_MAMBA2, MIXER_NONE };
+/* How the scores of experts become weights: softmax over the chosen ones, or anything else. */
+enum route_kind { ROUTE_SOFTMAX_OF_CHOSEN, ROUTE_OTHER };
 
-/* The dimensions that the operations of a unit need. One a class. */
+/* The dimensions that the operations of a unit need. One a class. Which norms, projections, biases and shared experts
+ * there are is not here: the slots of the unit's tensors say it. 0 and false is what most models have. */
 struct unit_class {
     enum unit_kind kind;
     const char *name;            /* "embed", "layer", "moe-layer", "head" */
     uint64_t hidden, ffn, vocab; /* ffn: of a dense MLP, or of one expert */
-    uint32_t n_heads, n_kv_heads, head_dim;
+    uint32_t n_heads, n_kv_heads,
+        head_dim; /* delta: value heads, key heads, of keys; Mamba-2: heads, groups */
     uint32_t n_experts, n_active; /* 0, 0: dense */
     enum norm_kind norm;
     enum act_kind act;
     enum position_kind position;
     bool causal, fused_qkv, split_up, qk_norm, tied;
-    uint32_t example; /* a unit of this class */
+    enum mixer_kind mixer;
+    enum route_kind route;
+    uint32_t rotary_dim; /* leading dimensions of a head that rotate; 0: all */
+    uint32_t v_head_dim; /* of a value head; 0: head_dim */
+    uint32_t state_dim;  /* Mamba-2: of a head's state */
+    uint64_t window;     /* tokens that attention reaches back; 0: all */
+    uint64_t embed_dim;  /* of the token tables; 0: hidden */
+    uint64_t positions;  /* rows of the position table; 0: max_seq_len */
+    bool parallel; /* the MLP takes the layer's input, as the mixer does, not the mixer's output */
+    bool norm_after_add; /* norm1 and norm2 follow the additions (the first transformer's order) */
+    bool output_gate;    /* attention's output times a sigmoid that q's projection makes beside q */
+    bool scaled; /* constant multipliers or soft caps that change no size and hardly a time */
+    bool heads_unknown; /* read from shapes alone: n_heads * head_dim is right, each is a guess */
+    uint32_t example;   /* a unit of this class */
 };
+
+/* Width of what attention gives to the output projection. */
+static inline uint64_t unit_class_v_width(const struct unit_class *c)
+{
+    return (uint64_t)c->n_heads * (c->v_head_dim ? c->v_head_dim : c->head_dim);
+}
+static inline bool unit_class_gated(const struct unit_class *c)
+{
+    return c->act == ACT_SWIGLU || c->act == ACT_GEGLU;
+}
 
 struct model {
     const char *name;
@@ -120,24 +184,49 @@ struct model {
     bool tied;
     uint64_t total_params, matrix_params, tail_params;
     uint32_t matrix_tensors, tail_tensors;
+    uint32_t also_matrices; /* roles beside MATRIX and EXPERT that are matrices, 1 << role each */
     uint64_t active_params; /* that a token meets: experts counted n_active of n_experts */
     uint64_t
         embedding_params; /* look-up tables that do no FLOPs (a tied table also works as head: then 0) */
+    const char
+        *quantization; /* how the checkpoint packs its weights, or NULL; shapes are those before */
+    const char *notes[MODEL_NOTES]; /* what a reader left out or took for granted, one line each */
+    uint32_t n_notes;
+};
+
+/* Choices about a model that are not in its files. */
+struct model_options {
+    uint64_t seq_len;       /* sizes the learned positions of mlp=gelu */
+    bool split_fused;       /* fused q, k, v and fused gate, up are tensors of their own */
+    uint32_t also_matrices; /* 1 << role each: of embedding, position, head, router */
 };
 
 /* Load a model by what the user wrote: a path of a config.json or its directory, of a plan file (its model), a bundled name,
  * or a synthetic one-line form `block:key=value,...` (docs/CLI.md). `seq_len` sizes the learned positions of mlp=gelu. Everything is in
  * `a`. Errors name file and key. Cost: linear in tensors. */
 int model_load(const char *what, uint64_t seq_len, struct arena *a, struct model *m, struct err *e);
+/* The same with options. Roles that no tensor has are refused: a tied head is the embedding. */
+int model_load_with(const char *what, const struct model_options *o, struct arena *a,
+                    struct model *m, struct err *e);
 /* Parse the text of a config.json; `name` is for messages and becomes the model's name. */
 int model_from_config(const char *text, size_t len, const char *name, struct arena *a,
                       struct model *m, struct err *e);
+int model_from_config_with(const char *text, size_t len, const char *name,
+                           const struct model_options *o, struct arena *a, struct model *m,
+                           struct err *e);
 int model_from_synthetic(const char *what, uint64_t seq_len, struct arena *a, struct model *m,
                          struct err *e);
 /* Bundled names, NULL-terminated, in the order to show them. */
 const char *const *model_bundled_names(void);
 /* The text (a config.json) of a bundled model, or NULL. Matches without case. */
 const char *model_bundled_config(const char *name);
+
+/* Which roles a matrix optimizer takes beside MATRIX and EXPERT; sets is_matrix and counts anew. */
+void model_set_matrix_roles(struct model *m, uint32_t also_matrices);
+
+/* Add a line to m->notes; further ones than MODEL_NOTES are a bug. */
+void model_note(struct model *m, struct arena *a, const char *fmt, ...)
+    __attribute__((format(printf, 3, 4)));
 
 /* Used by readers: append tensors unit by unit, then finish (counts, classes, checks: >= 1 unit, no size beyond 2^63). */
 struct model_builder {

@@ -38,13 +38,41 @@ const char *const plan_slots[] = {[SLOT_OTHER] = "other",
                                   [SLOT_UP1] = "up1",
                                   [SLOT_DOWN] = "down",
                                   [SLOT_ROUTER] = "router",
-                                  [SLOT_ROUTER + 1] = NULL};
+                                  [SLOT_GATE_UP] = "gate_up",
+                                  [SLOT_NORM1_POST] = "norm1_post",
+                                  [SLOT_NORM2_POST] = "norm2_post",
+                                  [SLOT_EMBED_NORM] = "embed_norm",
+                                  [SLOT_PROJECT_IN] = "project_in",
+                                  [SLOT_PROJECT_OUT] = "project_out",
+                                  [SLOT_SINK] = "sink",
+                                  [SLOT_Q_A] = "q_a",
+                                  [SLOT_Q_A_NORM] = "q_a_norm",
+                                  [SLOT_Q_B] = "q_b",
+                                  [SLOT_KV_A] = "kv_a",
+                                  [SLOT_KV_A_NORM] = "kv_a_norm",
+                                  [SLOT_KV_B] = "kv_b",
+                                  [SLOT_ROUTER_CORRECTION] = "router_correction",
+                                  [SLOT_SHARED_GATE] = "shared_gate",
+                                  [SLOT_SHARED_UP] = "shared_up",
+                                  [SLOT_SHARED_DOWN] = "shared_down",
+                                  [SLOT_SHARED_ROUTER] = "shared_router",
+                                  [SLOT_IN] = "in",
+                                  [SLOT_IN_Z] = "in_z",
+                                  [SLOT_IN_B] = "in_b",
+                                  [SLOT_IN_A] = "in_a",
+                                  [SLOT_CONV] = "conv",
+                                  [SLOT_DT] = "dt",
+                                  [SLOT_A] = "a",
+                                  [SLOT_D] = "d",
+                                  [SLOT_MIXER_NORM] = "mixer_norm",
+                                  [SLOT_N] = NULL};
 const char *const plan_rules[] = {"replicated", "chunk", "flat", "owner", NULL};
 const char *const plan_recomputes[] = {"none", "selective", "full", NULL};
 const char *const plan_unit_kinds[] = {"embed", "layer", "head", NULL};
 const char *const plan_norms[] = {"rmsnorm", "layernorm", NULL};
-const char *const plan_acts[] = {"swiglu", "gelu", NULL};
-const char *const plan_positions[] = {"none", "rope", "learned", NULL};
+const char *const plan_acts[] = {"swiglu", "gelu", "geglu", "relu", "relu2", NULL};
+const char *const plan_positions[] = {"none", "rope", "learned", "alibi", NULL};
+const char *const plan_mixers[] = {"attention", "mla", "delta", "mamba2", "none", NULL};
 const char *const plan_columns[] = {"name",  "unit",          "role",      "slot",
                                     "bias",  "expert",        "optimizer", "rule",
                                     "owner", "rows_per_rank", "offset",    "shape"};
@@ -163,6 +191,18 @@ static void add_job(cJSON *to, const struct job *j)
     json_add_double(o, "price", j->price_per_gpu_hour);
 }
 
+static void add_size(cJSON *to, const char *key, uint64_t v)
+{
+    if (v)
+        json_add_u64(to, key, v);
+}
+
+static void add_flag(cJSON *to, const char *key, bool v)
+{
+    if (v)
+        json_add_bool(to, key, true);
+}
+
 static void add_class(cJSON *list, const struct unit_class *c)
 {
     cJSON *o = json_add_object(list, NULL);
@@ -185,6 +225,22 @@ static void add_class(cJSON *list, const struct unit_class *c)
     json_add_bool(o, "split_up", c->split_up);
     json_add_bool(o, "qk_norm", c->qk_norm);
     json_add_bool(o, "tied", c->tied);
+    /* what most classes do not have is there only where it is */
+    if (c->mixer != MIXER_ATTENTION)
+        json_add_str(o, "mixer", plan_mixers[c->mixer]);
+    if (c->route != ROUTE_SOFTMAX_OF_CHOSEN)
+        json_add_bool(o, "other_routing", true);
+    add_size(o, "rotary_dim", c->rotary_dim);
+    add_size(o, "v_head_dim", c->v_head_dim);
+    add_size(o, "state_dim", c->state_dim);
+    add_size(o, "window", c->window);
+    add_size(o, "embed_dim", c->embed_dim);
+    add_size(o, "positions", c->positions);
+    add_flag(o, "parallel", c->parallel);
+    add_flag(o, "norm_after_add", c->norm_after_add);
+    add_flag(o, "output_gate", c->output_gate);
+    add_flag(o, "scaled", c->scaled);
+    add_flag(o, "heads_unknown", c->heads_unknown);
 }
 
 static void add_model(cJSON *to, const struct model *m)
@@ -200,6 +256,12 @@ static void add_model(cJSON *to, const struct model *m)
     json_add_bool(o, "tied", m->tied);
     add_count(o, "total_params", m->total_params);
     add_count(o, "matrix_params", m->matrix_params);
+    if (m->also_matrices) {
+        list = json_add_array(o, "also_matrices");
+        for (int r = 0; r < ROLE_N; r++)
+            if (m->also_matrices >> r & 1)
+                json_add_str(list, NULL, plan_roles[r]);
+    }
     list = json_add_array(o, "classes");
     for (uint32_t i = 0; i < m->n_classes; i++)
         add_class(list, &m->classes[i]);

@@ -20,7 +20,8 @@ extern const char *const plan_dtypes[],
                                                      *const plan_unit_kinds[],
                                                          *const plan_norms[],
                                                              *const plan_acts[],
-                                                                 *const plan_positions[];
+                                                                 *const plan_positions[],
+                                                                     *const plan_mixers[];
 /* Cells of a tensor's row; the last stands for one cell a dimension. */
 extern const char *const plan_columns[];
 

@@ -158,6 +158,46 @@ static int read_cluster(struct reader *r, const struct json_at *top)
 
 /* ---- model ---- */
 
+/* What the writer leaves out where it is 0. */
+static int read_class_rest(const struct json_at *at, struct unit_class *c, struct err *e)
+{
+    const struct {
+        const char *key;
+        uint32_t *to;
+    } dims[] = {{"rotary_dim", &c->rotary_dim},
+                {"v_head_dim", &c->v_head_dim},
+                {"state_dim", &c->state_dim}};
+    const struct {
+        const char *key;
+        bool *to;
+    } flags[] = {{"parallel", &c->parallel},
+                 {"norm_after_add", &c->norm_after_add},
+                 {"output_gate", &c->output_gate},
+                 {"scaled", &c->scaled},
+                 {"heads_unknown", &c->heads_unknown}};
+    bool other_routing;
+    uint64_t v;
+    int mixer;
+
+    for (size_t i = 0; i < sizeof(dims) / sizeof(dims[0]); i++) {
+        if (json_u64_or(at, dims[i].key, 1, MAX_SIZE, 0, &v, e))
+            return -1;
+        *dims[i].to = (uint32_t)v;
+    }
+    for (size_t i = 0; i < sizeof(flags) / sizeof(flags[0]); i++)
+        if (json_bool_or(at, flags[i].key, false, flags[i].to, e))
+            return -1;
+    if (json_enum_or(at, "mixer", plan_mixers, MIXER_ATTENTION, &mixer, e) ||
+        json_bool_or(at, "other_routing", false, &other_routing, e) ||
+        json_u64_or(at, "window", 1, MAX_SIZE, 0, &c->window, e) ||
+        json_u64_or(at, "embed_dim", 1, MAX_SIZE, 0, &c->embed_dim, e) ||
+        json_u64_or(at, "positions", 1, MAX_SIZE, 0, &c->positions, e))
+        return -1;
+    c->mixer = (enum mixer_kind)mixer;
+    c->route = other_routing ? ROUTE_OTHER : ROUTE_SOFTMAX_OF_CHOSEN;
+    return 0;
+}
+
 static int read_class(struct reader *r, const struct json_at *at, struct unit_class *c)
 {
     struct err *e = r->e;
@@ -166,7 +206,9 @@ static int read_class(struct reader *r, const struct json_at *at, struct unit_cl
     memset(c, 0, sizeof(*c));
     if (KEYS(at, e, "name", "kind", "hidden", "ffn", "vocab", "heads", "kv_heads", "head_dim",
              "experts", "active_experts", "norm", "activation", "position", "causal", "fused_qkv",
-             "split_up", "qk_norm", "tied") ||
+             "split_up", "qk_norm", "tied", "mixer", "other_routing", "rotary_dim", "v_head_dim",
+             "state_dim", "window", "embed_dim", "positions", "parallel", "norm_after_add",
+             "output_gate", "scaled", "heads_unknown") ||
         text(r, at, "name", &c->name) || ENUM(at, "kind", plan_unit_kinds, c->kind, e) ||
         json_u64(at, "hidden", 1, MAX_SIZE, &c->hidden, e) ||
         json_u64(at, "ffn", 0, MAX_SIZE, &c->ffn, e) ||
@@ -182,7 +224,7 @@ static int read_class(struct reader *r, const struct json_at *at, struct unit_cl
         json_bool(at, "split_up", &c->split_up, e) || json_bool(at, "qk_norm", &c->qk_norm, e) ||
         json_bool(at, "tied", &c->tied, e))
         return -1;
-    return 0;
+    return read_class_rest(at, c, e);
 }
 
 struct tables {
@@ -345,20 +387,32 @@ static uint64_t elements_of(const struct unit_class *c, const struct model *m,
                             enum tensor_slot slot)
 {
     uint64_t q = (uint64_t)c->n_heads * c->head_dim, kv = (uint64_t)c->n_kv_heads * c->head_dim;
+    uint64_t words = c->embed_dim ? c->embed_dim : c->hidden;
 
     switch (slot) {
     case SLOT_TOKEN_EMBEDDING:
     case SLOT_HEAD:
-        return c->vocab * c->hidden;
+        return c->vocab * words;
+    case SLOT_PROJECT_IN:
+    case SLOT_PROJECT_OUT:
+        return words * c->hidden;
     case SLOT_POSITION:
-        return m->max_seq_len * c->hidden;
+        return (c->positions ? c->positions : m->max_seq_len) * c->hidden;
+    case SLOT_NORM1_POST:
+    case SLOT_NORM2_POST:
+    case SLOT_EMBED_NORM:
     case SLOT_NORM1:
     case SLOT_NORM2:
     case SLOT_FINAL_NORM:
         return c->hidden;
     case SLOT_Q:
+        return (c->output_gate ? 2 : 1) * q * c->hidden;
     case SLOT_O:
-        return q * c->hidden;
+        return unit_class_v_width(c) * c->hidden;
+    case SLOT_GATE_UP:
+        return 2 * c->ffn * c->hidden;
+    case SLOT_ROUTER:
+        return c->n_experts * c->hidden;
     case SLOT_K:
     case SLOT_V:
         return kv * c->hidden;
@@ -448,6 +502,23 @@ static int check_model(struct reader *r, const struct json_at *model, struct tab
                : 0;
 }
 
+static int read_roles(struct reader *r, const struct json_at *model)
+{
+    struct json_at list, it;
+    int role;
+
+    if (!json_opt(model, "also_matrices", &list))
+        return 0;
+    if (json_is_array(&list, NULL, r->e))
+        return -1;
+    for (bool ok = json_first(&list, &it); ok; ok = json_next(&it)) {
+        if (json_as_enum(&it, plan_roles, &role, r->e))
+            return -1;
+        r->p->model.also_matrices |= 1u << role;
+    }
+    return 0;
+}
+
 static int read_model(struct reader *r, const struct json_at *top, struct tables *t)
 {
     struct model *m = &r->p->model;
@@ -457,13 +528,13 @@ static int read_model(struct reader *r, const struct json_at *top, struct tables
 
     if (json_object(top, "model", &at, r->e) ||
         KEYS(&at, r->e, "name", "arch", "layers", "hidden", "vocab", "max_seq_len", "tied",
-             "total_params", "matrix_params", "classes") ||
+             "total_params", "matrix_params", "also_matrices", "classes") ||
         text(r, &at, "name", &m->name) || text(r, &at, "arch", &m->arch) ||
         u32(&at, "layers", 1, MAX_UNITS, &m->n_layers, r->e) ||
         json_u64(&at, "hidden", 1, MAX_SIZE, &m->hidden, r->e) ||
         json_u64(&at, "vocab", 0, MAX_SIZE, &m->vocab, r->e) ||
         json_u64(&at, "max_seq_len", 0, MAX_SIZE, &m->max_seq_len, r->e) ||
-        json_bool(&at, "tied", &m->tied, r->e) || read_classes(r, &at, t) ||
+        json_bool(&at, "tied", &m->tied, r->e) || read_roles(r, &at) || read_classes(r, &at, t) ||
         json_array(top, "units", &t->units, &t->n_units, r->e) ||
         json_array(top, "tensors", &t->tensors, &t->n_tensors, r->e))
         return -1;

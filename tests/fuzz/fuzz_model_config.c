@@ -10,8 +10,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 /* Layers times experts: a valid model of millions of tensors is slow, not wrong. */
 static bool is_large(const uint8_t *data, size_t size)
 {
-    static const char *const keys[] = {"num_hidden_layers", "n_layer", "num_experts",
-                                       "num_local_experts"};
+    static const char *const keys[] = {"num_hidden_layers", "n_layer",
+                                       "n_layers",          "num_experts",
+                                       "num_local_experts", "n_routed_experts"};
     struct json j;
     struct err e;
     uint64_t n, all = 1;
@@ -19,8 +20,10 @@ static bool is_large(const uint8_t *data, size_t size)
     if (json_parse(&j, "fuzz", (const char *)data, size, &e))
         return false;
     for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); i++) {
-        struct json_at top = json_top(&j);
+        struct json_at top = json_top(&j), text;
 
+        if (json_opt(&top, "text_config", &text))
+            top = text;
         if (!json_u64_or(&top, keys[i], 1, UINT64_MAX, 1, &n, &e) && !num_mul(all, n, &all))
             all = UINT64_MAX;
     }
@@ -40,6 +43,8 @@ static void check(const struct model *m)
     for (uint32_t u = 0; u < m->n_units; u++)
         sum += m->units[u].numel;
     BUG_ON(sum != m->total_params);
+    if (graph_trains(m, 16, &e))
+        BUG_ON(e.code != ERR_UNSUPPORTED);
     for (uint32_t c = 0; c < m->n_classes; c++) {
         if (graph_build(m, c, 1, 16, DTYPE_BF16, &g, &e)) {
             BUG_ON(e.code != ERR_OVERFLOW);
@@ -58,11 +63,15 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 
     if (is_large(data, size))
         return 0;
-    arena_init(&a);
-    if (model_from_config((const char *)data, size, "fuzz", &a, &m, &e))
-        BUG_ON(e.code == ERR_NONE || !*e.msg || strchr(e.msg, '\n'));
-    else
-        check(&m);
-    arena_release(&a);
+    for (int split = 0; split < 2; split++) {
+        const struct model_options o = {.split_fused = split};
+
+        arena_init(&a);
+        if (model_from_config_with((const char *)data, size, "fuzz", &o, &a, &m, &e))
+            BUG_ON(e.code == ERR_NONE || !*e.msg || strchr(e.msg, '\n'));
+        else
+            check(&m);
+        arena_release(&a);
+    }
     return 0;
 }

@@ -29,7 +29,8 @@ static const char plans_moe[] =
 static const char plans_qwen_moe[] =
     "{\"model_type\":\"qwen3_moe\",\"vocab_size\":89,\"hidden_size\":24,\"intermediate_size\":40,"
     "\"moe_intermediate_size\":20,\"num_hidden_layers\":2,\"num_attention_heads\":3,"
-    "\"num_key_value_heads\":1,\"head_dim\":8,\"num_experts\":6,\"num_experts_per_tok\":3,"
+    "\"num_key_value_heads\":1,\"head_dim\":8,\"num_experts\":6,\"num_experts_per_tok\":3,\"norm_"
+    "topk_prob\":true,"
     "\"tie_word_embeddings\":false}";
 
 static const char *const plans_models[] = {"block", "llama", "gpt2", "moe"};

@@ -518,8 +518,12 @@ END_TEST
 START_TEST(preconditioned_optimizers_by_hand)
 {
     const double m = 48, n = 160, cubes = m * m * m + n * n * n;
-    const struct tensor t = {
-        .role = ROLE_MATRIX, .rows = 160, .cols = 48, .numel = 7680, .n_dims = 2};
+    const struct tensor t = {.role = ROLE_MATRIX,
+                             .is_matrix = true,
+                             .rows = 160,
+                             .cols = 48,
+                             .numel = 7680,
+                             .n_dims = 2};
     struct job j = plans_job();
 
     ck_assert_uint_eq(layout_optimizer_flops(OPTIMIZER_SHAMPOO, 5, 48, 160),

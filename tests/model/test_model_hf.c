@@ -318,7 +318,7 @@ START_TEST(bad_files_are_refused_with_file_and_key)
         {"[]", ERR_PARSE, {"t.json", "object"}},
         {"{}", ERR_PARSE, {"t.json", "model_type"}},
         {"{\"model_type\":\"lama\"}", ERR_UNSUPPORTED, {"'lama'", "'llama'", "block:"}},
-        {"{\"model_type\":\"deepseek_v3\"}", ERR_UNSUPPORTED, {"qwen3_moe", "--list", "gpt2"}},
+        {"{\"model_type\":\"mamba\"}", ERR_UNSUPPORTED, {"qwen3_moe", "--list", ".safetensors"}},
         {"{\"model_type\":\"llama\"}", ERR_PARSE, {"num_hidden_layers"}},
         {"{\"model_type\":\"llama\",\"num_hidden_layers\":0}",
          ERR_INVALID,
@@ -349,11 +349,11 @@ START_TEST(bad_files_are_refused_with_file_and_key)
          ERR_INVALID,
          {"no num_key_value_heads", "mistral"}},
         {LLAMA ",\"hidden_act\":\"relu2\"}", ERR_UNSUPPORTED, {"hidden_act is 'relu2'", "'silu'"}},
-        {LLAMA ",\"quantization_config\":{\"bits\":4}}",
-         ERR_UNSUPPORTED,
-         {"quantization_config", "quantised checkpoint"}},
+        {LLAMA ",\"quantization_config\":4}", ERR_PARSE, {"quantization_config is 4", "object"}},
         {LLAMA ",\"pruned_heads\":{\"0\":[1]}}", ERR_UNSUPPORTED, {"pruned_heads"}},
-        {LLAMA ",\"num_nextn_predict_layers\":1}", ERR_UNSUPPORTED, {"num_nextn_predict_layers"}},
+        {LLAMA ",\"num_nextn_predict_layers\":-1}",
+         ERR_INVALID,
+         {"num_nextn_predict_layers is -1"}},
         {QWEN3_MOE ",\"num_key_value_heads\":4,\"num_experts\":4,\"num_experts_per_tok\":5,"
                    "\"moe_intermediate_size\":8}",
          ERR_INVALID,
@@ -407,6 +407,17 @@ START_TEST(keys_that_change_nothing_are_ignored)
 }
 END_TEST
 
+START_TEST(a_quantised_checkpoint_counts_the_weights_before_packing)
+{
+    parse(LLAMA ",\"quantization_config\":{\"bits\":4,\"quant_method\":\"gptq\"}}");
+    ck_assert_str_eq(m.quantization, "gptq");
+    ck_assert_uint_eq(m.total_params, 2 * (4 * 64 * 64 + 3 * 64 * 128 + 2 * 64) + 64 + 2 * 10 * 64);
+    ck_assert_uint_eq(m.n_notes, 1);
+    ck_assert_ptr_nonnull(strstr(m.notes[0], "gptq"));
+    arena_release(&a);
+}
+END_TEST
+
 START_TEST(a_weight_of_one_row_is_no_matrix)
 {
     /* [1, N]: Newton-Schulz of a vector only normalises it (vllm-project/speculators PR #821) */
@@ -445,5 +456,6 @@ SUITE_MAIN("model/model_hf", bundled_models_have_their_published_sizes, llama_2_
            absent_and_null_kv_heads_differ_as_in_transformers,
            mixtral_experts_are_matrices_and_the_router_is_not,
            dense_layers_of_a_sparse_model_are_a_class, bad_files_are_refused_with_file_and_key,
-           keys_that_change_nothing_are_ignored, a_weight_of_one_row_is_no_matrix,
-           a_name_that_is_nowhere_gets_a_hint)
+           keys_that_change_nothing_are_ignored,
+           a_quantised_checkpoint_counts_the_weights_before_packing,
+           a_weight_of_one_row_is_no_matrix, a_name_that_is_nowhere_gets_a_hint)

@@ -1,0 +1,20 @@
+/* cli/model_opts.h - the options about a model, the same in every command that takes one. */
+#ifndef BALLAST_CLI_MODEL_OPTS_H
+#define BALLAST_CLI_MODEL_OPTS_H
+
+#include "core/opts.h"
+#include "model/model.h"
+
+#define MODEL_OPTION_ROWS                                                                          \
+    {.name = "split-fused",                                                                        \
+     .type = OPT_FLAG,                                                                             \
+     .help = "fused q, k, v and fused gate, up as matrices of their own"},                         \
+    {                                                                                              \
+        .name = "also-matrices", .type = OPT_STRING, .meta = "ROLE,...", .dflt_note = "none",      \
+        .help = "also for the matrix optimizer: embedding, position, head, router"                 \
+    }
+
+/* Everything but seq_len, which is the caller's. */
+int model_opts_read(const struct opts *o, struct model_options *out, struct err *e);
+
+#endif

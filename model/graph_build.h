@@ -1,0 +1,51 @@
+/* model/graph_build.h - the pieces that graph.c and graph_layer.c build units from. */
+#ifndef BALLAST_MODEL_GRAPH_BUILD_H
+#define BALLAST_MODEL_GRAPH_BUILD_H
+
+#include "model/graph.h"
+
+struct build {
+    const struct model *m;
+    const struct unit *u;
+    const struct unit_class *c;
+    struct unit_graph *g;
+    enum dtype act;
+    uint64_t tokens, seq, micro;
+    bool overflow; /* of any product or sum below */
+};
+
+uint64_t build_mul(struct build *b, uint64_t x, uint64_t y);
+uint64_t build_mul3(struct build *b, uint64_t x, uint64_t y, uint64_t z);
+uint64_t build_sum(struct build *b, uint64_t x, uint64_t y);
+/* Bytes of so many activations. */
+uint64_t build_bytes(struct build *b, uint64_t elements);
+
+/* Index in the unit of a slot's tensor (of expert 0 for experts), or MODEL_NONE. */
+uint32_t build_find(const struct build *b, enum tensor_slot slot, bool is_bias);
+/* The tensor itself, or NULL. */
+const struct tensor *build_tensor(const struct build *b, enum tensor_slot slot);
+
+/* A value of `elements` activations; an op that makes `out`, and is the unit's last one so far. */
+uint32_t build_value(struct build *b, const char *name, uint64_t elements);
+struct graph_op *build_op(struct build *b, const char *name, uint32_t out);
+void build_input(struct graph_op *o, uint32_t v, bool saved);
+struct graph_op *build_last(struct build *b);
+
+/* out[rows, n] = in[rows, k] W^T (+ bias), `batch` of them (experts). Backward: dgrad and wgrad. */
+void build_gemm(struct build *b, const char *name, uint32_t in, uint32_t out, enum tensor_slot slot,
+                uint64_t rows, uint64_t n, uint64_t k, uint64_t batch);
+/* A norm of `rows` rows of `width`. */
+void build_norm(struct build *b, const char *name, uint32_t in, uint32_t out, enum tensor_slot slot,
+                uint64_t rows, uint64_t width);
+/* rows x width elements, so many reads and writes of each; inputs are added by the caller. bwd KERNEL_NONE: none. */
+void build_elementwise(struct build *b, const char *name, enum kernel fwd, enum kernel bwd,
+                       uint64_t rows, uint64_t width, uint64_t fwd_streams, uint64_t bwd_streams,
+                       uint32_t out);
+/* x + y, of the hidden size, as a new value. */
+uint32_t build_residual(struct build *b, const char *name, const char *value_name, uint32_t x,
+                        uint32_t y);
+
+/* graph_layer.c */
+void build_layer(struct build *b);
+
+#endif

@@ -1,0 +1,201 @@
+/* Dense decoders of Llama's descent: one reader, and a row of traits for each type.
+ *
+ * Sources: the config and modelling classes of transformers of the same names. */
+#include "model/hf.h"
+
+#include <string.h>
+
+static const struct hf_names llama_names = {
+    .layers = "model.layers",
+    .of = {HF_LLAMA_OF, HF_LLAMA_MLP, [SLOT_NORM2] = "post_attention_layernorm"},
+};
+/* norms around mixer and MLP (Gemma 2, 3); OLMo 2 has the outer ones alone */
+static const struct hf_names sandwich_names = {
+    .layers = "model.layers",
+    .of = {HF_LLAMA_OF, HF_LLAMA_MLP, [SLOT_NORM1_POST] = "post_attention_layernorm",
+           [SLOT_NORM2] = "pre_feedforward_layernorm",
+           [SLOT_NORM2_POST] = "post_feedforward_layernorm"},
+};
+static const struct hf_names phi3_names = {
+    .layers = "model.layers",
+    .of =
+        {HF_LLAMA_OF, [SLOT_NORM2] = "post_attention_layernorm", [SLOT_QKV] = "self_attn.qkv_proj",
+         [SLOT_GATE_UP] = "mlp.gate_up_proj", [SLOT_DOWN] = "mlp.down_proj"},
+};
+static const struct hf_names starcoder2_names = {
+    .layers = "model.layers",
+    .of = {HF_LLAMA_OF, [SLOT_NORM2] = "post_attention_layernorm", [SLOT_UP] = "mlp.c_fc",
+           [SLOT_DOWN] = "mlp.c_proj"},
+};
+static const struct hf_names phi_names = {
+    .layers = "model.layers",
+    .of = {[SLOT_TOKEN_EMBEDDING] = "model.embed_tokens",
+           [SLOT_FINAL_NORM] = "model.final_layernorm",
+           [SLOT_HEAD] = "lm_head",
+           [SLOT_NORM1] = "input_layernorm",
+           [SLOT_Q] = "self_attn.q_proj",
+           [SLOT_K] = "self_attn.k_proj",
+           [SLOT_V] = "self_attn.v_proj",
+           [SLOT_O] = "self_attn.dense",
+           [SLOT_UP] = "mlp.fc1",
+           [SLOT_DOWN] = "mlp.fc2"},
+};
+
+/* ---- what they share ---- */
+
+static int decoder_biases(struct hf *h, struct hf_layer *l, struct err *e)
+{
+    uint32_t t = h->fam->traits;
+    bool attention = false, all = false;
+
+    if ((t & HF_ATTENTION_BIAS) && hf_flag_or(h, "attention_bias", false, &attention, e))
+        return -1;
+    if ((t & HF_MLP_BIAS) && hf_flag_or(h, "mlp_bias", false, &l->mlp_bias, e))
+        return -1;
+    if ((t & HF_USE_BIAS) && hf_flag_or(h, "use_bias", true, &all, e))
+        return -1;
+    l->o_bias = attention || all;
+    l->qkv_bias = attention || all || (t & HF_QKV_BIAS);
+    l->mlp_bias |= all;
+    h->head_bias = t & HF_HEAD_BIAS;
+    return 0;
+}
+
+int hf_decoder(struct hf *h, struct hf_layer *l, bool dense, struct err *e)
+{
+    uint32_t t = h->fam->traits;
+    enum act_kind act = t & HF_GELU ? (t & HF_PLAIN_MLP ? ACT_GELU : ACT_GEGLU) : ACT_SWIGLU;
+    const char *act_key = t & HF_GELU ? "hidden_activation|hidden_act" : "hidden_act";
+
+    memset(l, 0, sizeof(*l));
+    if (hf_common(h, "num_hidden_layers", "hidden_size", e) ||
+        hf_act(h, act_key, t & HF_GELU ? "gelu" : "silu", &act, 1, &l->c.act, e) ||
+        hf_heads(h, &l->c, "num_attention_heads", "num_key_value_heads", h->fam->kv_heads,
+                 h->fam->head_dim, e) ||
+        decoder_biases(h, l, e) || hf_tied(h, t & HF_TIED, e))
+        return -1;
+    if (dense && hf_size(h, "intermediate_size", HF_MAX_WIDTH, &l->c.ffn, e))
+        return -1;
+    l->c.kind = UNIT_LAYER;
+    l->c.hidden = h->hidden;
+    l->c.norm = h->norm = t & HF_LAYER_NORM ? NORM_LAYER : NORM_RMS;
+    l->norm_bias = h->norm_bias = t & HF_LAYER_NORM;
+    l->c.position = POSITION_ROPE;
+    l->c.causal = true;
+    l->c.tied = h->tied;
+    l->c.scaled = t & HF_SCALED;
+    l->c.qk_norm = t & (HF_QK_NORM | HF_QK_NORM_WHOLE);
+    l->qk_norm_whole = t & HF_QK_NORM_WHOLE;
+    l->norm1 = !(t & HF_NO_PRE_NORM);
+    l->norm2 = !(t & (HF_NO_PRE_NORM | HF_PARALLEL));
+    l->norm1_post = l->norm2_post = t & HF_POST_NORM;
+    l->c.parallel = t & HF_PARALLEL;
+    l->c.fused_qkv = (t & HF_FUSED) && !h->opt->split_fused;
+    l->fused_gate_up = l->c.fused_qkv;
+    return hf_rotary(h, &l->c, h->fam->rotary, e);
+}
+
+static int read_decoder(struct hf *h, struct err *e)
+{
+    struct hf_layer l;
+
+    if (hf_decoder(h, &l, true, e) || hf_add_kinds(h, &l, NULL, NULL, e))
+        return -1;
+    return hf_check_count(h, "num_hidden_layers", e);
+}
+
+/* ---- those with keys of their own ---- */
+
+static int read_stablelm(struct hf *h, struct err *e)
+{
+    struct hf_layer l;
+    bool bias, parallel;
+
+    if (hf_decoder(h, &l, true, e) || hf_flag_or(h, "use_qkv_bias", false, &bias, e) ||
+        hf_flag_or(h, "use_parallel_residual", false, &parallel, e))
+        return -1;
+    l.qkv_bias = bias;
+    l.c.parallel = parallel; /* the MLP then shares the first norm */
+    l.norm2 = !parallel;
+    return hf_add_kinds(h, &l, NULL, NULL, e) || hf_check_count(h, "num_hidden_layers", e) ? -1 : 0;
+}
+
+static const char *const stablelm_refused[] = {"qk_layernorm", NULL};
+static const char *const phi_refused[] = {"qk_layernorm", NULL};
+
+const struct hf_family hf_llama_families[] = {
+    {.type = "llama",
+     .names = &llama_names,
+     .read = read_decoder,
+     .traits = HF_ATTENTION_BIAS | HF_MLP_BIAS},
+    {.type = "mistral", .names = &llama_names, .read = read_decoder, .kv_heads = 8, .window = 4096},
+    {.type = "qwen2",
+     .names = &llama_names,
+     .read = read_decoder,
+     .traits = HF_QKV_BIAS | HF_WINDOW_FLAG,
+     .window = 4096},
+    {.type = "qwen3",
+     .names = &llama_names,
+     .read = read_decoder,
+     .traits = HF_ATTENTION_BIAS | HF_QK_NORM | HF_WINDOW_FLAG,
+     .head_dim = 128,
+     .window = 4096},
+    {.type = "gemma",
+     .names = &llama_names,
+     .read = read_decoder,
+     .traits = HF_ATTENTION_BIAS | HF_GELU | HF_TIED | HF_SCALED,
+     .kv_heads = 16,
+     .head_dim = 256},
+    {.type = "gemma2",
+     .names = &sandwich_names,
+     .read = read_decoder,
+     .traits = HF_ATTENTION_BIAS | HF_GELU | HF_TIED | HF_SCALED | HF_POST_NORM,
+     .kv_heads = 4,
+     .head_dim = 256,
+     .window = 4096,
+     .full_every = 2},
+    {.type = "gemma3_text",
+     .names = &sandwich_names,
+     .read = read_decoder,
+     .traits = HF_ATTENTION_BIAS | HF_GELU | HF_TIED | HF_SCALED | HF_POST_NORM | HF_QK_NORM,
+     .kv_heads = 4,
+     .head_dim = 256,
+     .heads = 8, /* files of multimodal models leave out what the config class has */
+     .vocab = 262208,
+     .window = 4096,
+     .full_every = 6},
+    {.type = "olmo2",
+     .names = &sandwich_names,
+     .read = read_decoder,
+     .traits = HF_ATTENTION_BIAS | HF_NO_PRE_NORM | HF_POST_NORM | HF_QK_NORM_WHOLE},
+    {.type = "olmo3",
+     .names = &sandwich_names,
+     .read = read_decoder,
+     .traits = HF_ATTENTION_BIAS | HF_NO_PRE_NORM | HF_POST_NORM | HF_QK_NORM_WHOLE,
+     .window = 4096,
+     .full_every = 4},
+    {.type = "phi3", .names = &phi3_names, .read = read_decoder, .traits = HF_FUSED},
+    {.type = "phi",
+     .names = &phi_names,
+     .read = read_decoder,
+     .traits = HF_LAYER_NORM | HF_PLAIN_MLP | HF_GELU | HF_USE_BIAS | HF_PARALLEL | HF_HEAD_BIAS,
+     .rotary = 0.5,
+     .refused = phi_refused},
+    {.type = "stablelm",
+     .names = &llama_names,
+     .read = read_stablelm,
+     .traits = HF_LAYER_NORM,
+     .kv_heads = 32,
+     .rotary = 0.25,
+     .refused = stablelm_refused},
+    {.type = "starcoder2",
+     .names = &starcoder2_names,
+     .read = read_decoder,
+     .traits = HF_LAYER_NORM | HF_PLAIN_MLP | HF_GELU | HF_USE_BIAS | HF_TIED,
+     .kv_heads = 2},
+    {.type = "granite",
+     .names = &llama_names,
+     .read = read_decoder,
+     .traits = HF_ATTENTION_BIAS | HF_MLP_BIAS | HF_SCALED},
+    {.type = NULL},
+};

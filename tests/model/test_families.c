@@ -1,0 +1,531 @@
+/* Every family that model/hf_*.c describes: totals against published counts, names against published checkpoints, and
+ * the graph against the tensors: each used once, and FLOPs that follow from them alone. */
+#include "core/num.h"
+#include "model/graph.h"
+#include "tests/model/families.h"
+#include "tests/suite.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static struct arena a;
+static struct model m;
+static struct unit_graph g;
+static struct err e;
+
+static void parse_with(const char *text, const struct model_options *o)
+{
+    arena_init(&a);
+    ck_assert_msg(model_from_config_with(text, strlen(text), "t.json", o, &a, &m, &e) == 0, "%s",
+                  e.msg);
+}
+
+static void parse(const char *text)
+{
+    parse_with(text, &(struct model_options){0});
+}
+
+static void family(const char *name)
+{
+    for (size_t i = 0; i < N_FAMILIES; i++)
+        if (!strcmp(families[i].name, name)) {
+            parse(families[i].config);
+            return;
+        }
+    ck_abort_msg("no family '%s'", name);
+}
+
+static const struct tensor *find(const char *name)
+{
+    for (uint32_t i = 0; i < m.n_tensors; i++)
+        if (!strcmp(m.tensors[i].name, name))
+            return &m.tensors[i];
+    return NULL;
+}
+
+static void shape_is(const char *name, uint64_t d0, uint64_t d1)
+{
+    const struct tensor *t = find(name);
+
+    ck_assert_msg(t != NULL, "%s: no '%s'", m.arch, name);
+    ck_assert_uint_eq(t->shape[0], d0);
+    ck_assert_uint_eq(t->n_dims, d1 ? 2 : 1);
+    if (d1)
+        ck_assert_uint_eq(t->shape[1], d1);
+}
+
+START_TEST(totals_are_the_published_ones)
+{
+    for (size_t i = 0; i < N_FAMILIES; i++) {
+        parse(families[i].config);
+        ck_assert_msg(!families[i].total || m.total_params == families[i].total,
+                      "%s: %llu, expected %llu (%s)", families[i].name,
+                      (unsigned long long)m.total_params, (unsigned long long)families[i].total,
+                      families[i].source);
+        arena_release(&a);
+    }
+}
+END_TEST
+
+START_TEST(small_ones_by_hand)
+{
+    /* 4 attentions of 2*64*64 + 2*32*64; experts of 3*32*64 and a shared one, a router, in layers 1 and 3; 3*96*64 in
+     * 0 and 2; two norms a layer, one at the end; two tables */
+    family("llama-4 with dense layers");
+    ck_assert_uint_eq(m.total_params, 4 * (2 * 64 * 64 + 2 * 32 * 64) +
+                                          2 * (5 * 3 * 32 * 64 + 4 * 64) + 2 * 3 * 96 * 64 +
+                                          4 * 2 * 64 + 64 + 2 * 100 * 64);
+    ck_assert_str_eq(m.classes[m.units[1].class_id].name, "layer");
+    ck_assert_str_eq(m.classes[m.units[2].class_id].name, "moe-layer");
+    arena_release(&a);
+    /* three delta layers: q, k of 2*16, v, z of 4*16, b, a of 4, 4 taps on 128 channels, two vectors of 4, a norm of 16,
+     * o; one of attention with gate: q 256, k, v 64, o 128 -> 64, two norms of 32 */
+    family("qwen3.5, dense");
+    ck_assert_uint_eq(m.total_params,
+                      3 * (128 * 64 + 64 * 64 + 2 * 4 * 64 + 128 * 4 + 2 * 4 + 16 + 64 * 64) +
+                          (256 * 64 + 2 * 64 * 64 + 64 * 128 + 2 * 32) +
+                          4 * (3 * 96 * 64 + 2 * 64) + 64 + 2 * 100 * 64);
+    arena_release(&a);
+    /* M: inner 128, groups 2 of 16: in 2*128 + 64 + 4 rows; - : 2*96*64; *: 2*64*64 + 2*32*64 */
+    family("nemotron with a plain MLP");
+    ck_assert_uint_eq(m.total_params, (324 * 64 + 192 * 4 + 192 + 3 * 4 + 128 + 64 * 128) +
+                                          2 * 96 * 64 + (2 * 64 * 64 + 2 * 32 * 64) + 3 * 64 + 64 +
+                                          2 * 100 * 64);
+    ck_assert_uint_eq(m.n_classes, 5);
+    arena_release(&a);
+}
+END_TEST
+
+START_TEST(names_are_those_of_the_checkpoints)
+{
+    family("gemma-2-2b");
+    shape_is("model.layers.25.post_feedforward_layernorm.weight", 2304, 0);
+    shape_is("model.layers.0.pre_feedforward_layernorm.weight", 2304, 0);
+    ck_assert(m.tied && !find("lm_head.weight"));
+    arena_release(&a);
+    family("gemma-3-4b");
+    shape_is("language_model.model.embed_tokens.weight", 262208, 2560);
+    shape_is("language_model.model.layers.33.self_attn.q_norm.weight", 256, 0);
+    ck_assert_uint_eq(m.n_notes, 1);
+    ck_assert_ptr_nonnull(strstr(m.notes[0], "text part"));
+    arena_release(&a);
+    family("olmo-2-7b");
+    shape_is("model.layers.0.self_attn.q_norm.weight", 4096, 0);
+    ck_assert_ptr_null(find("model.layers.0.input_layernorm.weight"));
+    arena_release(&a);
+    family("phi-3-mini");
+    shape_is("model.layers.0.self_attn.qkv_proj.weight", 3 * 3072, 3072);
+    shape_is("model.layers.0.mlp.gate_up_proj.weight", 2 * 8192, 3072);
+    arena_release(&a);
+    family("phi-2");
+    shape_is("model.layers.0.self_attn.dense.bias", 2560, 0);
+    shape_is("lm_head.bias", 51200, 0);
+    arena_release(&a);
+    family("phi-2 as Microsoft stored it");
+    shape_is("transformer.h.31.mixer.Wqkv.weight", 3 * 2560, 2560);
+    shape_is("lm_head.ln.bias", 2560, 0);
+    shape_is("lm_head.linear.bias", 51200, 0);
+    arena_release(&a);
+    family("gpt-oss-20b");
+    shape_is("model.layers.23.mlp.experts.gate_up_proj[31]", 2880, 5760);
+    shape_is("model.layers.23.mlp.experts.gate_up_proj_bias[31]", 5760, 0);
+    shape_is("model.layers.0.self_attn.sinks", 64, 0);
+    shape_is("model.layers.0.mlp.router.bias", 32, 0);
+    ck_assert_str_eq(m.quantization, "mxfp4");
+    arena_release(&a);
+    family("granite-3.1-1b-a400m");
+    shape_is("model.layers.0.block_sparse_moe.input_linear.weight[31]", 1024, 1024);
+    shape_is("model.layers.0.block_sparse_moe.router.layer.weight", 32, 1024);
+    arena_release(&a);
+    family("deepseek-v3");
+    shape_is("model.layers.0.mlp.gate_proj.weight", 18432, 7168);
+    shape_is("model.layers.60.mlp.gate.e_score_correction_bias", 256, 0);
+    shape_is("model.layers.60.self_attn.kv_a_proj_with_mqa.weight", 576, 7168);
+    ck_assert_ptr_null(find("model.layers.61.eh_proj.weight"));
+    ck_assert_uint_eq(m.n_notes, 2); /* fp8, and one layer of multi-token prediction */
+    arena_release(&a);
+    family("falcon-7b");
+    shape_is("transformer.h.0.self_attention.query_key_value.weight", 73 * 64, 4544);
+    ck_assert_ptr_null(find("transformer.h.0.post_attention_layernorm.weight"));
+    arena_release(&a);
+    family("falcon-40b");
+    shape_is("transformer.h.0.ln_attn.weight", 8192, 0);
+    shape_is("transformer.h.0.ln_mlp.bias", 8192, 0);
+    arena_release(&a);
+    family("opt-350m");
+    shape_is("model.decoder.embed_tokens.weight", 50272, 512);
+    shape_is("model.decoder.project_in.weight", 1024, 512);
+    shape_is("model.decoder.project_out.weight", 512, 1024);
+    shape_is("model.decoder.embed_positions.weight", 2050, 1024);
+    ck_assert_uint_eq(m.max_seq_len, 2048);
+    ck_assert_ptr_null(find("model.decoder.final_layer_norm.weight"));
+    arena_release(&a);
+    family("qwen3.5-25b-reap");
+    shape_is("model.layers.0.linear_attn.in_proj_qkv.weight", 8192, 2048);
+    shape_is("model.layers.3.self_attn.q_proj.weight", 8192, 2048);
+    ck_assert_uint_eq(find("model.layers.0.linear_attn.conv1d.weight")->n_dims, 3);
+    arena_release(&a);
+}
+END_TEST
+
+START_TEST(a_convolution_is_flattened_and_a_row_is_no_matrix)
+{
+    const struct tensor *conv, *row;
+
+    family("qwen3.5-25b-reap");
+    conv = find("model.layers.0.linear_attn.conv1d.weight"); /* [8192, 1, 4] */
+    row = find("model.layers.0.mlp.shared_expert_gate.weight");
+    ck_assert_uint_eq(conv->rows, 8192);
+    ck_assert_uint_eq(conv->cols, 4);
+    ck_assert(tensor_is_matrix(conv));
+    ck_assert_uint_eq(row->rows, 1);
+    ck_assert(!tensor_is_matrix(row));
+    arena_release(&a);
+}
+END_TEST
+
+/* ---- graphs ---- */
+
+/* Tensors of the unit that some op names as weight or bias, experts by stride. */
+static void mark(const struct graph_op *o, const struct unit *u, uint32_t *used)
+{
+    if (o->weight_of_embedding)
+        return;
+    for (uint32_t i = 0; o->weight != MODEL_NONE && i < o->n_weights; i++) {
+        ck_assert_uint_lt(o->weight + i * o->weight_stride, u->n);
+        used[o->weight + i * o->weight_stride]++;
+        if (o->bias != MODEL_NONE)
+            used[o->bias + i * o->weight_stride]++;
+    }
+}
+
+/* A GEMM's weight has the sizes it multiplies with, in either order. */
+static void check_gemm(const struct graph_op *o, const struct unit *u)
+{
+    const struct unit *of = o->weight_of_embedding ? &m.units[0] : u;
+    const struct tensor *t = &m.tensors[of->first + o->weight];
+
+    ck_assert_msg(o->weight != MODEL_NONE, "%s: %s: no weight", m.arch, o->name);
+    ck_assert_msg((t->shape[0] == o->forward.n && t->shape[1] == o->forward.k) ||
+                      (t->shape[1] == o->forward.n && t->shape[0] == o->forward.k),
+                  "%s: %s is [%llu, %llu], the GEMM %llu x %llu", m.arch, t->name,
+                  (unsigned long long)t->shape[0], (unsigned long long)t->shape[1],
+                  (unsigned long long)o->forward.n, (unsigned long long)o->forward.k);
+}
+
+/* Elements that a token is multiplied with: matrices, router and head; of experts the active ones. */
+static uint64_t met(const struct unit *u, const struct unit_class *c)
+{
+    uint64_t sum = 0;
+
+    for (uint32_t i = u->first; i < u->first + u->n; i++) {
+        const struct tensor *t = &m.tensors[i];
+        bool product = t->role == ROLE_MATRIX || t->role == ROLE_EXPERT || t->role == ROLE_ROUTER ||
+                       t->role == ROLE_HEAD;
+
+        if (product && t->slot != SLOT_CONV && t->expert < (int32_t)(c->n_active ? c->n_active : 1))
+            sum += t->numel;
+    }
+    if (c->kind == UNIT_HEAD && m.tied)
+        sum += m.vocab * (c->embed_dim ? c->embed_dim : c->hidden);
+    return sum;
+}
+
+static void check_unit(const struct unit *u)
+{
+    const struct unit_class *c = &m.classes[u->class_id];
+    uint64_t tokens = 4096, gemm = 0;
+    uint32_t *used = MEM_NEW(uint32_t, u->n);
+
+    MUST(graph_build(&m, u->class_id, 2, tokens / 2, DTYPE_BF16, &g, &e) == 0, "%s", e.msg);
+    for (uint32_t i = 0; i < g.n_ops; i++) {
+        mark(&g.ops[i], u, used);
+        if (g.ops[i].forward.kernel == KERNEL_GEMM) {
+            check_gemm(&g.ops[i], u);
+            gemm += g.ops[i].forward.flops;
+        }
+    }
+    for (uint32_t i = 0; i < u->n; i++)
+        MUST(used[i] == 1, "%s: %s is used %u times", m.arch, m.tensors[u->first + i].name,
+             used[i]);
+    /* experts get equal shares, rounded up to whole tokens */
+    MUST(gemm >= 2 * tokens * met(u, c) &&
+             (double)gemm <= 2.0 * (double)tokens * (double)met(u, c) * 1.02,
+         "%s, %s: GEMMs do %llu FLOPs, its weights say %llu", m.arch, u->name,
+         (unsigned long long)gemm, (unsigned long long)(2 * tokens * met(u, c)));
+    mem_free(used);
+}
+
+START_TEST(graphs_use_every_tensor_once_and_flops_follow_from_them)
+{
+    const struct model_options split = {.split_fused = true};
+
+    for (size_t i = 0; i < N_FAMILIES; i++)
+        for (int s = 0; s < 2; s++) {
+            parse_with(families[i].config, s ? &split : &(struct model_options){0});
+            for (uint32_t c = 0; c < m.n_classes; c++)
+                check_unit(&m.units[m.classes[c].example]);
+            ck_assert_msg(!families[i].total || m.total_params == families[i].total, "%s split",
+                          families[i].name);
+            arena_release(&a);
+        }
+}
+END_TEST
+
+static uint32_t class_named(const char *name)
+{
+    for (uint32_t i = 0; i < m.n_classes; i++)
+        if (!strcmp(m.classes[i].name, name))
+            return i;
+    ck_abort_msg("no class '%s'", name);
+    return 0;
+}
+
+/* Forward FLOPs of the kernels called `kernel` in one sequence of `seq` tokens. */
+static uint64_t flops(const char *class_name, enum kernel kernel, uint64_t seq)
+{
+    uint64_t sum = 0;
+
+    MUST(graph_build(&m, class_named(class_name), 1, seq, DTYPE_BF16, &g, &e) == 0, "%s", e.msg);
+    for (uint32_t i = 0; i < g.n_ops; i++)
+        sum += g.ops[i].forward.kernel == kernel ? g.ops[i].forward.flops : 0;
+    return sum;
+}
+
+START_TEST(attention_by_hand)
+{
+    uint64_t s = 8192;
+
+    /* heads x (d_qk + d_v) x pairs x 2: DeepSeek-V3 has 128 heads of 192 and 128 */
+    family("deepseek-v3");
+    ck_assert_uint_eq(flops("layer", KERNEL_ATTENTION, s), 2 * 128 * (192 + 128) * (s * s / 2));
+    ck_assert_uint_eq(flops("layer", KERNEL_GEMM, s),
+                      2 * s *
+                          (7168ull * 1536 + 1536 * 128 * 192 + 7168 * (512 + 64) +
+                           512 * 128 * (128 + 128) + 128 * 128 * 7168 + 3ull * 7168 * 18432));
+    arena_release(&a);
+    /* one of two layers of gpt-oss sees 128 tokens back: s w - w^2/2 pairs, 64 heads of 64 */
+    family("gpt-oss-20b");
+    ck_assert_uint_eq(flops("moe-layer", KERNEL_ATTENTION, s), 4 * 64 * 64 * (s * s / 2));
+    ck_assert_uint_eq(flops("local-moe-layer", KERNEL_ATTENTION, s),
+                      4 * 64 * 64 * (s * 128 - 128 * 128 / 2));
+    ck_assert_uint_eq(flops("local-moe-layer", KERNEL_ATTENTION, 128), 4 * 64 * 64 * (128 * 64));
+    ck_assert_str_eq(m.classes[m.units[1].class_id].name, "local-moe-layer");
+    ck_assert_str_eq(m.classes[m.units[2].class_id].name, "moe-layer");
+    /* q, k, v, o; router; 4 of 32 experts with gate, up and down */
+    ck_assert_uint_eq(
+        flops("moe-layer", KERNEL_GEMM, s),
+        2 * s * (2880ull * (4096 + 512 + 512) + 4096 * 2880 + 2880 * 32 + 4 * 3 * 2880 * 2880));
+    arena_release(&a);
+    /* five of six layers of Gemma 3 are local */
+    family("gemma-3-1b");
+    for (uint32_t i = 0; i < 26; i++)
+        ck_assert_str_eq(m.classes[m.units[1 + i].class_id].name,
+                         (i + 1) % 6 ? "local-layer" : "layer");
+    arena_release(&a);
+    /* 71 heads of 64, one of keys */
+    family("falcon-7b");
+    ck_assert_uint_eq(flops("layer", KERNEL_ATTENTION, s), 4 * 71 * 64 * (s * s / 2));
+    ck_assert_uint_eq(flops("layer", KERNEL_GEMM, s),
+                      2 * s * (4544ull * (71 + 2) * 64 + 4544 * 4544 + 2 * 4544 * 4 * 4544));
+    arena_release(&a);
+}
+END_TEST
+
+START_TEST(recurrences_by_hand)
+{
+    uint64_t s = 4096;
+
+    /* a token, Mamba-2 in chunks of 128: 8 groups of C B^T, 64 heads of 64 with a state of 128 */
+    family("nemotron-3-nano-30b-a3b");
+    ck_assert_uint_eq(flops("mamba-layer", KERNEL_SCAN, s),
+                      s * (8 * 2 * 128 * 128 + 64 * (2 * 128 * 64 + 4 * 128 * 64)));
+    ck_assert_uint_eq(flops("mamba-layer", KERNEL_CONV1D, s), s * 2 * 4 * 6144);
+    ck_assert_uint_eq(flops("mamba-layer", KERNEL_ATTENTION, s), 0);
+    ck_assert_uint_eq(flops("moe-layer", KERNEL_GEMM, 4096 * 64),
+                      4096ull * 64 * 2 * (2688ull * 128 + 6 * 2 * 1856 * 2688 + 2 * 3712 * 2688));
+    /* the model's FLOPs a token: attention in 6 of 52 layers */
+    ck_assert_double_eq(graph_model_flops_per_token(&m, s),
+                        6.0 * (double)(m.active_params - m.embedding_params) +
+                            12.0 * 6 * 32 * 128 * (double)s);
+    arena_release(&a);
+    /* 32 value heads, keys and values of 128, chunks of 64 */
+    family("qwen3.5-25b-reap");
+    ck_assert_uint_eq(flops("delta-moe-layer", KERNEL_SCAN, s),
+                      s * 32 * (64 * 10 * 128 + 64 * 64 + 6 * 128 * 128));
+    arena_release(&a);
+}
+END_TEST
+
+static uint32_t op_index(const char *name)
+{
+    for (uint32_t i = 0; i < g.n_ops; i++)
+        if (!strcmp(g.ops[i].name, name))
+            return i;
+    ck_abort_msg("no op '%s'", name);
+    return 0;
+}
+
+START_TEST(blocks_have_their_familys_order)
+{
+    /* GPT-J: attention and MLP read one norm; the input meets both sums */
+    family("gpt-j-6b");
+    MUST(graph_build(&m, class_named("layer"), 1, 64, DTYPE_BF16, &g, &e) == 0, "%s", e.msg);
+    ck_assert_uint_eq(g.ops[op_index("up")].in[0], g.ops[op_index("q")].in[0]);
+    ck_assert_uint_eq(g.ops[op_index("add1")].in[0], 0);
+    ck_assert_uint_eq(g.ops[op_index("add2")].in[0], g.ops[op_index("add1")].out);
+    arena_release(&a);
+    /* GPT-NeoX: two norms of the same input */
+    family("gpt-neox-20b");
+    MUST(graph_build(&m, class_named("layer"), 1, 64, DTYPE_BF16, &g, &e) == 0, "%s", e.msg);
+    ck_assert_uint_eq(g.ops[op_index("norm2")].in[0], 0);
+    ck_assert_uint_eq(g.ops[op_index("norm1")].in[0], 0);
+    arena_release(&a);
+    /* OLMo 2: the mixer reads the input as it is, its output is normed before it is added */
+    family("olmo-2-7b");
+    MUST(graph_build(&m, class_named("layer"), 1, 64, DTYPE_BF16, &g, &e) == 0, "%s", e.msg);
+    ck_assert_uint_eq(g.ops[op_index("q")].in[0], 0);
+    ck_assert_uint_eq(g.ops[op_index("norm1_post")].in[0], g.ops[op_index("o")].out);
+    ck_assert_uint_eq(g.ops[op_index("add1")].in[1], g.ops[op_index("norm1_post")].out);
+    arena_release(&a);
+    /* OPT-350m: norms behind the additions, the last one makes the output */
+    family("opt-350m");
+    MUST(graph_build(&m, class_named("layer"), 1, 64, DTYPE_BF16, &g, &e) == 0, "%s", e.msg);
+    ck_assert_uint_eq(g.ops[op_index("norm1")].in[0], g.ops[op_index("add1")].out);
+    ck_assert_uint_eq(g.output, g.ops[op_index("norm2")].out);
+    arena_release(&a);
+    /* DeepSeek: the shared expert's output joins the routed ones' */
+    family("deepseek-v3");
+    MUST(graph_build(&m, class_named("moe-layer"), 1, 64, DTYPE_BF16, &g, &e) == 0, "%s", e.msg);
+    ck_assert_uint_eq(g.ops[op_index("shared_gate")].in[0], g.ops[op_index("router")].in[0]);
+    ck_assert_uint_eq(g.ops[op_index("add2")].in[1], g.ops[op_index("add_shared")].out);
+    arena_release(&a);
+}
+END_TEST
+
+START_TEST(fused_projections_split_by_option)
+{
+    const struct model_options split = {.split_fused = true};
+
+    /* nwyin/modded-llama2: fused 160 matrices, split 224, and the same elements */
+    parse_with("{\"model_type\":\"phi3\",\"hidden_size\":4096,\"intermediate_size\":11008,"
+               "\"num_hidden_layers\":32,\"num_attention_heads\":32,\"vocab_size\":50257,"
+               "\"tie_word_embeddings\":true}",
+               &split);
+    ck_assert_uint_eq(m.matrix_tensors, 224);
+    ck_assert_uint_eq(m.matrix_params, 6476005376);
+    ck_assert_uint_eq(m.total_params, 6682124288);
+    shape_is("model.layers.0.self_attn.qkv_proj.weight[k]", 4096, 4096);
+    shape_is("model.layers.0.mlp.gate_up_proj.weight[up]", 11008, 4096);
+    arena_release(&a);
+    parse_with("{\"model_type\":\"gpt2\",\"n_embd\":64,\"n_layer\":1,\"n_head\":4,"
+               "\"vocab_size\":10}",
+               &split);
+    shape_is("h.0.attn.c_attn.weight[v]", 64, 64);
+    shape_is("h.0.attn.c_attn.bias[v]", 64, 0);
+    ck_assert(!m.classes[m.units[1].class_id].fused_qkv);
+    arena_release(&a);
+}
+END_TEST
+
+START_TEST(exec_says_what_it_cannot_train)
+{
+    static const struct {
+        const char *name, *says; /* NULL: it can */
+    } rows[] = {{"olmo-2-7b", NULL},
+                {"gemma-2b", "multipliers"},
+                {"phi-3-mini", "fused QKV"},
+                {"gpt-j-6b", "partial rotary"},
+                {"bloom-560m", "ALiBi"},
+                {"opt-13b", "ReLU"},
+                {"deepseek-v3", "MLA"},
+                {"gpt-oss-20b", "local-moe-layer"},
+                {"phi-3.5-moe", "routing"},
+                {"nemotron-3-nano-30b-a3b", "Mamba-2"},
+                {"qwen3.5, dense", "delta rule"}};
+
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        family(rows[i].name);
+        ck_assert_msg((graph_trains(&m, 4096, &e) == 0) == !rows[i].says, "%s", rows[i].name);
+        if (rows[i].says) {
+            ck_assert_int_eq(e.code, ERR_UNSUPPORTED);
+            ck_assert_msg(strstr(e.msg, rows[i].says) != NULL, "%s", e.msg);
+        }
+        arena_release(&a);
+    }
+    family("mpt-7b, 2048 tokens"); /* fused, but its positions are learned */
+    ck_assert_int_eq(graph_trains(&m, 2048, &e), 0);
+    arena_release(&a);
+}
+END_TEST
+
+START_TEST(what_changes_a_family_is_refused_by_name)
+{
+    static const struct {
+        const char *text;
+        const char *says[2];
+    } rows[] = {
+        {"{\"model_type\":\"stablelm\",\"qk_layernorm\":true}", {"qk_layernorm"}},
+        {"{\"model_type\":\"bloom\",\"hidden_size\":64,\"n_layer\":1,\"n_head\":4,\"vocab_size\":9,"
+         "\"apply_residual_connection_post_layernorm\":true}",
+         {"apply_residual_connection_post_layernorm is true", "only false"}},
+        {"{\"model_type\":\"opt\",\"hidden_size\":64,\"num_hidden_layers\":1,"
+         "\"num_attention_heads\":4,\"ffn_dim\":9,\"vocab_size\":9,"
+         "\"layer_norm_elementwise_affine\":false}",
+         {"layer_norm_elementwise_affine is false"}},
+        {"{\"model_type\":\"mpt\",\"d_model\":64,\"n_layers\":1,\"n_heads\":4,\"vocab_size\":9,"
+         "\"attn_config\":{\"qk_ln\":true}}",
+         {"attn_config.qk_ln"}},
+        {"{\"model_type\":\"mpt\",\"d_model\":64,\"n_layers\":1,\"n_heads\":4,\"vocab_size\":9,"
+         "\"attn_config\":{\"kv_n_heads\":3}}",
+         {"kv_n_heads is 3", "n_heads = 4"}},
+        {"{\"model_type\":\"gptj\",\"n_embd\":64,\"n_layer\":1,\"n_head\":4,\"vocab_size\":9}",
+         {"64, more than the 16"}},
+        {"{\"model_type\":\"gemma3\",\"hidden_size\":64}", {"no text_config", "multimodal"}},
+        {"{\"model_type\":\"gemma3\",\"text_config\":3}", {"text_config"}},
+        {"{\"model_type\":\"odd_vl\",\"text_config\":{\"model_type\":\"odd\"}}",
+         {"text_config.model_type is 'odd'"}},
+        {"{\"model_type\":\"gpt_oss\",\"hidden_size\":64,\"intermediate_size\":8,"
+         "\"num_hidden_layers\":2,\"num_attention_heads\":8,\"vocab_size\":9,"
+         "\"layer_types\":[\"full_attention\"]}",
+         {"layer_types has 1 entries for 2"}},
+        {"{\"model_type\":\"gpt_oss\",\"hidden_size\":64,\"intermediate_size\":8,"
+         "\"num_hidden_layers\":1,\"num_attention_heads\":8,\"vocab_size\":9,"
+         "\"layer_types\":[\"chunked\"]}",
+         {"layer_types[0] is 'chunked'"}},
+        {"{\"model_type\":\"nemotron_h\",\"hidden_size\":64,\"num_hidden_layers\":2,"
+         "\"vocab_size\":9,\"hybrid_override_pattern\":\"-\",\"intermediate_size\":8}",
+         {"hybrid_override_pattern has 1 letters"}},
+        {"{\"model_type\":\"nemotron_h\",\"hidden_size\":64,\"num_hidden_layers\":1,"
+         "\"vocab_size\":9,\"hybrid_override_pattern\":\"X\",\"intermediate_size\":8}",
+         {"'X' for layer 0"}},
+        {"{\"model_type\":\"deepseek_v3\",\"hidden_size\":64,\"num_hidden_layers\":1,"
+         "\"num_attention_heads\":4,\"vocab_size\":9}",
+         {"kv_lora_rank"}},
+        {"{\"model_type\":\"deepseek_v3\",\"hidden_size\":64,\"num_hidden_layers\":1,"
+         "\"num_attention_heads\":4,\"vocab_size\":9,\"index_topk\":64}",
+         {"index_topk"}},
+        {"{\"model_type\":\"qwen\",\"hidden_size\":64,\"num_hidden_layers\":1,"
+         "\"num_attention_heads\":4,\"vocab_size\":9,\"intermediate_size\":7}",
+         {"intermediate_size is 7", "even"}},
+    };
+
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        arena_init(&a);
+        ck_assert_msg(model_from_config(rows[i].text, strlen(rows[i].text), "t.json", &a, &m, &e) ==
+                          -1,
+                      "accepted: %s", rows[i].text);
+        ck_assert_ptr_nonnull(strstr(e.msg, "t.json"));
+        for (int j = 0; j < 2 && rows[i].says[j]; j++)
+            ck_assert_msg(strstr(e.msg, rows[i].says[j]) != NULL, "'%s' does not say '%s'", e.msg,
+                          rows[i].says[j]);
+        arena_release(&a);
+    }
+}
+END_TEST
+
+SUITE_MAIN("model/families", totals_are_the_published_ones, small_ones_by_hand,
+           names_are_those_of_the_checkpoints, a_convolution_is_flattened_and_a_row_is_no_matrix,
+           graphs_use_every_tensor_once_and_flops_follow_from_them, attention_by_hand,
+           recurrences_by_hand, blocks_have_their_familys_order, fused_projections_split_by_option,
+           exec_says_what_it_cannot_train, what_changes_a_family_is_refused_by_name)
