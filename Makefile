@@ -81,11 +81,17 @@ MAINS    := $(filter cli/%_main.c,$(SRCS))
 # exec/lib_NAME.c -> ballast-NAME.so, which ballast-exec loads when it needs it; built where its library is.
 HAVE_mpi  := $(shell pkg-config --exists ompi-c 2>/dev/null && echo 1)
 HAVE_blas := $(shell pkg-config --exists openblas 2>/dev/null && echo 1)
+# The device backend is host C, and kernels for nvcc.
+CUDA_HOME ?= /usr/local/cuda
+NVCC      ?= $(CUDA_HOME)/bin/nvcc
+CU_SRCS   := $(sort $(wildcard kernels/*.cu))
+CUDA_SRCS := $(sort $(wildcard kernels/cuda_*.c))
+HAVE_cuda := $(if $(CU_SRCS),$(shell test -x $(NVCC) && test -e $(CUDA_HOME)/include/nccl.h && echo 1))
 MODULE_SRCS := $(filter exec/lib_%.c,$(SRCS))
 MODULES  := $(foreach m,$(MODULE_SRCS:exec/lib_%.c=%),$(if $(HAVE_$(m)),$(BUILD)/ballast-$(m).so))
 PKG_mpi   = ompi-c
 PKG_blas  = openblas
-LIB_SRCS := $(filter-out $(MAINS) $(MODULE_SRCS),$(SRCS))
+LIB_SRCS := $(filter-out $(MAINS) $(MODULE_SRCS) $(CUDA_SRCS),$(SRCS))
 LIB_OBJS := $(LIB_SRCS:%.c=$(OBJ)/%.o) $(OBJ)/gen/bundled.o
 LIB      := $(OBJ)/libballast.a
 # cli/ballast_main.c -> ballast, cli/exec_main.c -> ballast-exec
@@ -165,6 +171,29 @@ $(BUILD)/ballast-%.so: exec/lib_%.c $(STAMP) $(BUILD)/linked
 	$(if $(Q),@echo '  SO    $@')
 	$(Q)$(COMPILE) $(shell pkg-config --cflags $(PKG_$*)) -fPIC -MMD -MP -MF $(OBJ)/exec/lib_$*.d -MT $@ -shared -o $@.new \
 	  $< $(LDFLAGS) $(shell pkg-config --libs $(PKG_$*))
+	$(Q)mv -f $@.new $@
+
+# Every architecture that we name, and PTX for those to come. -Xptxas -v is the register report: make ptxas prints it.
+NVCC_ARCHS ?= -gencode arch=compute_80,code=sm_80 -gencode arch=compute_90,code=[sm_90,compute_90]
+NVCC_FLAGS  = -O3 -std=c++17 -I. $(NVCC_ARCHS) --compiler-options -fPIC,-Wall,-Wextra $(if $(filter 1,$(WERROR)),-Werror all-warnings)
+CUDA_OBJS  := $(CU_SRCS:%.cu=$(OBJ)/%.cu.o) $(CUDA_SRCS:%.c=$(OBJ)/%.pic.o)
+
+$(OBJ)/%.cu.o: %.cu $(STAMP)
+	@mkdir -p $(@D)
+	$(if $(Q),@echo '  NVCC  $<')
+	$(Q)$(NVCC) $(NVCC_FLAGS) -MMD -MF $(@:.o=.d) -c -o $@ $<
+
+$(OBJ)/%.pic.o: %.c $(STAMP)
+	@mkdir -p $(@D)
+	$(if $(Q),@echo '  CC    $<')
+	$(Q)$(COMPILE) -isystem $(CUDA_HOME)/include -fPIC -MMD -MP -c -o $@ $<
+
+# The runtime is linked in; cuBLAS, and NCCL when there are ranks, are the machine's.
+$(BUILD)/ballast-cuda.so: exec/lib_cuda.c $(CUDA_OBJS) $(STAMP) $(BUILD)/linked
+	@mkdir -p $(OBJ)/exec
+	$(if $(Q),@echo '  SO    $@')
+	$(Q)$(COMPILE) -isystem $(CUDA_HOME)/include -fPIC -MMD -MP -MF $(OBJ)/exec/lib_cuda.d -MT $@ -shared -o $@.new \
+	  $< $(CUDA_OBJS) $(LDFLAGS) -L$(CUDA_HOME)/lib64 -lcudart_static -lcublas -lstdc++ -lrt -ldl -pthread
 	$(Q)mv -f $@.new $@
 
 # One build folder, two compilers: remember whose programs lie in it.

@@ -105,6 +105,7 @@ static void newton_schulz(struct exec_run *r, uint32_t t, char *matrix)
     struct kernel_on on = where(r);
 
     a.hyper.steps = r->plan->job.ns_steps;
+    a.hyper.stored = r->plan->job.param_dtype; /* as on a device */
     on.workspace_bytes = kernel_orthogonalize_workspace(x->rows, x->cols);
     launch_orthogonalize(r->b, r->stream, &on, &a);
 }
