@@ -246,18 +246,37 @@ static void nic_amounts(const struct coll_cache *k, const struct traffic *t, boo
     }
 }
 
-/* Up- and down-links of leaves: of the bytes between nodes, the share whose peer sits under another leaf. Rings run along
- * nodes, so only a leaf's last node crosses; direct sends go everywhere. */
-static double leaf_amount(const struct coll_cache *k, const struct amounts *nic,
-                          const struct group_shape *s, bool direct)
+/* Up- and down-links of leaves, from what their NICs carry. A ring runs along nodes, so only a leaf's last node crosses. */
+static void ring_leaves(const struct coll_cache *k, const struct group_shape *s,
+                        const struct amounts *nic, struct amounts *out)
 {
     uint32_t nics = k->c->nics_per_node ? k->c->nics_per_node : 1, per = k->c->nodes_per_leaf;
 
+    if (per && s->nodes > per)
+        out->every = out->most = nic->every * nics;
+}
+
+/* Direct sends go to all other nodes, or come from all: of a node's bytes the share of the nodes under other leaves. */
+static void direct_leaves(const struct coll_cache *k, const struct group_shape *s,
+                          const struct amounts *nic, struct arena *a, struct amounts *out)
+{
+    uint32_t nics = k->c->nics_per_node ? k->c->nics_per_node : 1, per = k->c->nodes_per_leaf;
+    double share;
+
     if (!per || s->nodes <= per)
-        return 0;
-    if (direct)
-        return nic->every * nics * per * (s->nodes - per) / (s->nodes - 1.0);
-    return nic->every * nics;
+        return;
+    share = (s->nodes - per) / (s->nodes - 1.0);
+    out->every = out->most = nic->every * nics * per * share;
+    out->only = ARENA_NEW(a, struct fluid_amount, nic->n_only);
+    for (uint32_t i = 0; i < nic->n_only;) {
+        uint32_t leaf = nic->only[i].instance / nics / per;
+        uint32_t nodes = (uint32_t)num_min(per, n_nodes(k->p) - leaf * per), listed = 0;
+        double sum = 0;
+
+        for (; i < nic->n_only && nic->only[i].instance / nics / per == leaf; i++, listed++)
+            sum += nic->only[i].amount;
+        note(out, leaf, (sum + nic->every * (nodes * nics - listed)) * share);
+    }
 }
 
 /* ... and of trees over the whole group: on the leaf that most edges of a pair leave (enter), half of the bytes each. */
@@ -271,6 +290,21 @@ static void tree_leaves(const struct coll_cache *k, const struct group_shape *s,
         x = tree_crossings(s->nodes, per);
     up->every = up->most = bytes / 2 * (reduce ? x.in : x.out);
     down->every = down->most = bytes / 2 * (reduce ? x.out : x.in);
+}
+
+/* Every byte sent is read from HBM and every byte received written to it: the mean over ranks, since no number of `every`
+ * stands for a rank where all differ. */
+static double hbm_bytes(const struct traffic *t, uint32_t world)
+{
+    const struct traffic_bytes *b = &t->every;
+    double sum = (double)(b->sent_intra + b->sent_inter + b->recv_intra + b->recv_inter) *
+                 (world - t->n_only);
+
+    for (uint32_t i = 0; i < t->n_only; i++) {
+        b = &t->only[i].bytes;
+        sum += (double)(b->sent_intra + b->sent_inter + b->recv_intra + b->recv_inter);
+    }
+    return sum / world;
 }
 
 /* ---- one activity ---- */
@@ -336,17 +370,17 @@ static struct coll_activity *make(const struct coll_cache *k, const struct op *o
     nvlink_amounts(&x->traffic, false, arena, &a[RESOURCE_NVLINK_RX]);
     nic_amounts(k, &x->traffic, true, arena, &a[RESOURCE_NIC_TX]);
     nic_amounts(k, &x->traffic, false, arena, &a[RESOURCE_NIC_RX]);
-    a[RESOURCE_LEAF_UP].every = a[RESOURCE_LEAF_UP].most =
-        leaf_amount(k, &a[RESOURCE_NIC_TX], &s, direct);
-    a[RESOURCE_LEAF_DOWN].every = a[RESOURCE_LEAF_DOWN].most =
-        leaf_amount(k, &a[RESOURCE_NIC_RX], &s, direct);
-    if (algo == ALGO_TREE && !to_ranges(k->p, o, i))
+    if (direct) {
+        direct_leaves(k, &s, &a[RESOURCE_NIC_TX], arena, &a[RESOURCE_LEAF_UP]);
+        direct_leaves(k, &s, &a[RESOURCE_NIC_RX], arena, &a[RESOURCE_LEAF_DOWN]);
+    } else if (algo == ALGO_TREE && !to_ranges(k->p, o, i)) {
         tree_leaves(k, &s, (double)bytes, o->coll.kind == COLL_SEGMENT_REDUCE, &a[RESOURCE_LEAF_UP],
                     &a[RESOURCE_LEAF_DOWN]);
-    /* every byte sent is read from HBM and every byte received written to it */
-    a[RESOURCE_HBM].every = a[RESOURCE_HBM].most =
-        (double)(x->traffic.every.sent_intra + x->traffic.every.sent_inter +
-                 x->traffic.every.recv_intra + x->traffic.every.recv_inter);
+    } else {
+        ring_leaves(k, &s, &a[RESOURCE_NIC_TX], &a[RESOURCE_LEAF_UP]);
+        ring_leaves(k, &s, &a[RESOURCE_NIC_RX], &a[RESOURCE_LEAF_DOWN]);
+    }
+    a[RESOURCE_HBM].every = a[RESOURCE_HBM].most = hbm_bytes(&x->traffic, k->p->world);
     for (int r = RESOURCE_NVLINK_TX; r < RESOURCE_N; r++) {
         double t = a[r].most / coll_capacity(k->c, (enum sim_resource)r);
 

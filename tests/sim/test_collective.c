@@ -1,5 +1,5 @@
 /* Times of single collectives on bundled clusters, against the formula of topologies/README.md worked by hand. */
-#include "sim/sim.h"
+#include "sim/collective.h"
 #include "tests/suite.h"
 
 #include <string.h>
@@ -111,6 +111,45 @@ START_TEST(oversubscription_counts_beyond_a_leaf_only)
 }
 END_TEST
 
+/* However an owner's 16,000 bytes reach the 15 others of 16 ranks, 15 x 16,000 bytes are read and as many written: 30,000 a
+ * rank. */
+START_TEST(every_algorithm_reads_what_it_sends_and_writes_what_it_gets)
+{
+    static const enum coll_algo algos[] = {ALGO_P2P, ALGO_RING, ALGO_TREE, ALGO_HIERARCHICAL};
+    const struct segment segment = {.root = 11, .to_n = 16, .bytes = 16000};
+    const uint32_t start[] = {0, 1};
+    struct segment_table table = {.n_units = 1, .start = start, .segments = &segment};
+    struct group g = {.n_axes = 1, .size = {16}, .stride = {1}, .n_members = 16};
+    struct op o = {.kind = OP_COLLECTIVE,
+                   .loop = PROGRAM_NONE,
+                   .coll = {.kind = COLL_SEGMENT_GATHER, .wire = DTYPE_BF16}};
+    struct program p = {.world = 16,
+                        .gpus_per_node = 8,
+                        .groups = &g,
+                        .n_groups = 1,
+                        .segment_tables = &table,
+                        .n_segment_tables = 1};
+    const struct instance at = {0};
+    struct coll_cache k;
+
+    arena_init(&arena);
+    load("dgx-a100", 2);
+    coll_cache_init(&k, &p, &cl);
+    for (int i = 0; i < 4; i++) {
+        const struct coll_activity *x = coll_get(&k, &o, &at, algos[i]);
+        double hbm = 0;
+
+        for (uint32_t u = 0; u < x->activity.n_uses; u++)
+            if (x->activity.uses[u].kind == RESOURCE_HBM)
+                hbm = x->activity.uses[u].every * x->activity.work;
+        ck_assert_double_eq_tol(hbm, 30000, 1e-6);
+    }
+    coll_cache_release(&k);
+    arena_release(&arena);
+}
+END_TEST
+
 SUITE_MAIN("sim/collective", a_small_all_gather_costs_its_steps,
            a_large_all_gather_costs_its_bytes_and_a_ramp, between_nodes_the_nics_set_the_rate,
-           a_hop_counts_beyond_a_leaf_only, oversubscription_counts_beyond_a_leaf_only)
+           a_hop_counts_beyond_a_leaf_only, oversubscription_counts_beyond_a_leaf_only,
+           every_algorithm_reads_what_it_sends_and_writes_what_it_gets)

@@ -537,6 +537,30 @@ START_TEST(a_tree_takes_its_longest_way_and_its_fullest_link)
 }
 END_TEST
 
+/* 16 nodes of one GPU, leaves of 4, up-links of 4 x 10 GB/s / 100 = 400 MB/s. An owner sends 1 MB to 15 nodes itself, 12 of
+ * them under other leaves: 12 MB through its leaf's up-link are 30 ms (its own NIC takes 1.5). Reductions come down there. */
+START_TEST(direct_sends_leave_through_the_owners_leaf)
+{
+    static const struct segment s[] = {{.root = 5, .to_n = 16, .bytes = 1000000}};
+    static const uint32_t start[] = {0, 1};
+    static const struct segment_table t = {.n_units = 1, .start = start, .segments = s};
+
+    for (int reduce = 0; reduce < 2; reduce++) {
+        arena_init(&a);
+        one_collective(16, 1);
+        prog.segment_tables = (struct segment_table *)(uintptr_t)&t;
+        prog.n_segment_tables = 1;
+        op.coll.kind = reduce ? COLL_SEGMENT_REDUCE : COLL_SEGMENT_GATHER;
+        op.coll.table = 0;
+        plan.cluster.nodes_per_leaf = 4;
+        plan.cluster.oversubscription = 100;
+        ck_assert_int_eq(alone(ALGO_P2P), INT64_C(30000000000));
+        ck_assert_int_eq(alone(ALGO_HIERARCHICAL), INT64_C(30000000000));
+        arena_release(&a);
+    }
+}
+END_TEST
+
 /* Cut matrices are gathered by neighbours, all at once. Two ranges inside a node: no step between nodes, though the
  * group has two. One more range across the boundary of the nodes: one step, and the bytes of the first on a NIC. */
 START_TEST(a_range_takes_the_steps_that_it_spans)
@@ -943,5 +967,6 @@ SUITE_MAIN("sim/predict", a_serial_step_is_the_sum_of_its_operations, folded_equ
            memory_of_recomputation_by_hand, memory_of_owners_by_hand,
            memory_of_the_optimizer_by_hand, memory_of_a_padded_gather_by_hand,
            memory_of_logits_by_hand, a_tree_takes_its_longest_way_and_its_fullest_link,
-           a_range_takes_the_steps_that_it_spans, context_and_fragmentation_come_on_top,
-           a_preconditioned_update_takes_its_own_flops, fp32_takes_twice_the_time_of_bf16)
+           direct_sends_leave_through_the_owners_leaf, a_range_takes_the_steps_that_it_spans,
+           context_and_fragmentation_come_on_top, a_preconditioned_update_takes_its_own_flops,
+           fp32_takes_twice_the_time_of_bf16)
