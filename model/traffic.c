@@ -17,6 +17,8 @@ static uint32_t member(const struct group *g, uint32_t base, uint32_t i)
 {
     uint32_t r = base;
 
+    if (g->n_axes == 1)
+        return base + i * g->stride[0];
     for (uint32_t k = 0; k < g->n_axes; k++) {
         r += i % g->size[k] * g->stride[k];
         i /= g->size[k];
@@ -260,6 +262,8 @@ static uint32_t run_of(const struct collect *c, uint32_t base, uint32_t k)
 {
     uint32_t gpn = c->p->gpus_per_node, node = member(c->g, base, k) / gpn, on = 1;
 
+    if (contiguous(c->g))
+        return (uint32_t)num_min((node + 1) * gpn - (base + k), c->g->n_members - k);
     while (k + on < c->g->n_members && member(c->g, base, k + on) / gpn == node)
         on++;
     return on;
@@ -360,15 +364,20 @@ static void tree_range(struct collect *c, uint32_t base, const struct segment *s
                        const struct collective *k)
 {
     struct tree_ctx x = {c, base, s->to_first, c->every};
-    uint32_t *ranks = MEM_NEW(uint32_t, s->to_n);
     struct tree t;
 
-    for (uint32_t i = 0; i < s->to_n; i++)
-        ranks[i] = member(c->g, base, s->to_first + i);
-    tree_init(&t, ranks, s->to_n, c->p->gpus_per_node);
+    if (contiguous(c->g)) {
+        tree_init_neighbours(&t, base + s->to_first, s->to_n, c->p->gpus_per_node);
+    } else {
+        uint32_t *ranks = MEM_NEW(uint32_t, s->to_n);
+
+        for (uint32_t i = 0; i < s->to_n; i++)
+            ranks[i] = member(c->g, base, s->to_first + i);
+        tree_init(&t, ranks, s->to_n, c->p->gpus_per_node);
+        mem_free(ranks);
+    }
     tree_bytes(&t, s, n, dtype_bytes(k->wire, 1), &c->every, put_tree, &x);
     tree_release(&t);
-    mem_free(ranks);
 }
 
 /* Most ranks hand on all bytes, 1/per_node of them to another node. */

@@ -4,25 +4,50 @@
 
 #include <string.h>
 
-void tree_init(struct tree *t, const uint32_t *ranks, uint32_t n, uint32_t gpus_per_node)
+/* Nodes are known: close the last one, count. */
+static void count_trees(struct tree *t)
 {
-    *t = (struct tree){.n = n, .first = MEM_NEW(uint32_t, n + 1), .node = MEM_NEW(uint32_t, n)};
-    for (uint32_t i = 0; i < n; i++) {
-        if (i == 0 || ranks[i] / gpus_per_node != ranks[i - 1] / gpus_per_node)
-            t->first[t->n_nodes++] = i;
-        t->node[i] = t->n_nodes - 1;
-    }
-    t->first[t->n_nodes] = n;
+    t->first[t->n_nodes] = t->n;
     for (uint32_t k = 0; k < t->n_nodes; k++)
         t->rails = (uint32_t)num_max(t->rails, t->first[k + 1] - t->first[k]);
     t->n_trees = t->n_nodes > 1 ? 2 * t->rails : 1;
 }
 
+void tree_init(struct tree *t, const uint32_t *ranks, uint32_t n, uint32_t gpus_per_node)
+{
+    *t = (struct tree){.n = n, .first = MEM_NEW(uint32_t, n + 1)};
+    for (uint32_t i = 0; i < n; i++)
+        if (i == 0 || ranks[i] / gpus_per_node != ranks[i - 1] / gpus_per_node)
+            t->first[t->n_nodes++] = i;
+    count_trees(t);
+}
+
+void tree_init_neighbours(struct tree *t, uint32_t rank, uint32_t n, uint32_t gpus_per_node)
+{
+    uint32_t into = rank % gpus_per_node; /* its node */
+
+    *t = (struct tree){.n = n, .first = MEM_NEW(uint32_t, (into + n) / gpus_per_node + 2)};
+    for (uint32_t i = 0; i < n; i += gpus_per_node - (t->n_nodes == 1 ? into : 0))
+        t->first[t->n_nodes++] = i;
+    count_trees(t);
+}
+
 void tree_release(struct tree *t)
 {
     mem_free(t->first);
-    mem_free(t->node);
     memset(t, 0, sizeof(*t));
+}
+
+uint32_t tree_node(const struct tree *t, uint32_t place)
+{
+    uint32_t lo = 0, hi = t->n_nodes;
+
+    while (hi - lo > 1) {
+        uint32_t mid = lo + (hi - lo) / 2;
+
+        *(t->first[mid] <= place ? &lo : &hi) = mid;
+    }
+    return lo;
 }
 
 struct tree_piece tree_piece(const struct tree *t, uint32_t i, uint64_t bytes, uint64_t element)
@@ -123,7 +148,7 @@ static uint32_t rail_place(const struct tree *t, uint32_t i, uint32_t node)
 
 struct tree_links tree_links(const struct tree *t, uint32_t root, uint32_t i, uint32_t place)
 {
-    uint32_t home = t->node[root], here = t->node[place], first = t->first[here],
+    uint32_t home = tree_node(t, root), here = tree_node(t, place), first = t->first[here],
              on = size_of(t, here), k = t->n_nodes - 1;
     uint32_t v = (here + t->n_nodes - home) % t->n_nodes, below[2],
              start = here == home ? root : rail_place(t, i, here),
@@ -166,7 +191,7 @@ static void load_init(struct load *l, const struct tree *t, const struct segment
                        .even = true};
     for (uint32_t k = 0; k < n; k++) {
         uint32_t root = s[k].root - s[k].to_first;
-        uint64_t **at = &l->rooted[t->node[root]];
+        uint64_t **at = &l->rooted[tree_node(t, root)];
 
         if (!*at)
             *at = MEM_NEW(uint64_t, t->n_trees);

@@ -28,12 +28,14 @@ struct tree {
     uint32_t rails;   /* members of the fullest node */
     uint32_t n_trees; /* 2 x rails (tree i: rail i/2, pair's i%2), or 1 */
     uint32_t *first;  /* [n_nodes + 1] first place of each node; owned */
-    uint32_t *node;   /* [n] of each place; owned */
 };
 
 /* Places 0..n-1 on `ranks`, ascending. O(n). */
 void tree_init(struct tree *t, const uint32_t *ranks, uint32_t n, uint32_t gpus_per_node);
+/* The same for ranks rank..rank+n-1. O(nodes). */
+void tree_init_neighbours(struct tree *t, uint32_t rank, uint32_t n, uint32_t gpus_per_node);
 void tree_release(struct tree *t);
+uint32_t tree_node(const struct tree *t, uint32_t place); /* O(log nodes) */
 
 /* What tree i carries of a segment of `bytes` in elements of `element` bytes. */
 struct tree_piece {

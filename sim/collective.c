@@ -269,13 +269,14 @@ static void direct_leaves(const struct coll_cache *k, const struct group_shape *
     out->every = out->most = nic->every * nics * per * share;
     out->only = ARENA_NEW(a, struct fluid_amount, nic->n_only);
     for (uint32_t i = 0; i < nic->n_only;) {
-        uint32_t leaf = nic->only[i].instance / nics / per;
-        uint32_t nodes = (uint32_t)num_min(per, n_nodes(k->p) - leaf * per), listed = 0;
+        uint32_t leaf = nic->only[i].instance / nics / per, first = i,
+                 end = (uint32_t)num_min((leaf + 1) * per, n_nodes(k->p)) * nics;
         double sum = 0;
 
-        for (; i < nic->n_only && nic->only[i].instance / nics / per == leaf; i++, listed++)
+        for (; i < nic->n_only && nic->only[i].instance < end; i++)
             sum += nic->only[i].amount;
-        note(out, leaf, (sum + nic->every * (nodes * nics - listed)) * share);
+        sum += nic->every * (end - leaf * per * nics - (i - first));
+        note(out, leaf, sum * share);
     }
 }
 

@@ -30,7 +30,7 @@ enum { N_SHAPES = sizeof(shapes) / sizeof(shapes[0]) };
 
 static bool same_node(const struct tree *t, uint32_t a, uint32_t b)
 {
-    return t->node[a] == t->node[b];
+    return tree_node(t, a) == tree_node(t, b);
 }
 
 /* Hand-drawn, one GPU a node. Seven nodes behind the root (8 in all): 0 -> 4 -> {2 -> {1, 3}, 6 -> {5, 7}}, and moved by one
@@ -94,6 +94,23 @@ START_TEST(every_tree_spans_its_range)
             }
         tree_release(&t);
     }
+}
+END_TEST
+
+START_TEST(neighbours_are_a_list_of_ranks)
+{
+    for (uint32_t rank = 0; rank < 20; rank++)
+        for (uint32_t n = 1; n <= 40; n++)
+            for (uint32_t gpn = 1; gpn <= 9; gpn++) {
+                struct tree x = make(rank, n, gpn), y;
+
+                tree_init_neighbours(&y, rank, n, gpn);
+                ck_assert(x.n == y.n && x.n_nodes == y.n_nodes && x.rails == y.rails &&
+                          x.n_trees == y.n_trees);
+                ck_assert_mem_eq(x.first, y.first, (x.n_nodes + 1) * sizeof(*x.first));
+                tree_release(&x);
+                tree_release(&y);
+            }
 }
 END_TEST
 
@@ -273,6 +290,7 @@ START_TEST(edges_between_leaves_by_hand)
 END_TEST
 
 SUITE_MAIN("model/tree", trees_of_7_and_8_nodes_are_those_drawn_by_hand, every_tree_spans_its_range,
-           depth_is_the_logarithm, an_inner_node_of_one_tree_is_a_leaf_of_the_other,
+           neighbours_are_a_list_of_ranks, depth_is_the_logarithm,
+           an_inner_node_of_one_tree_is_a_leaf_of_the_other,
            pieces_are_whole_elements_and_nothing_is_left, counted_bytes_are_those_of_the_edges,
            few_places_of_a_large_range_differ, edges_between_leaves_by_hand)
