@@ -14,13 +14,18 @@ enum { MAX_WORLD = 64, MAX_SEGMENTS = 12, ELEMENTS = 90 };
 struct setting {
     enum coll_kind kind;
     enum coll_algo algo;
-    bool ordered;
+    bool ordered, bf16; /* else fp32; sums up to 17 ranks are exact in both */
     uint32_t world, gpn;
     size_t chunk_elements;
     struct segment segments[MAX_SEGMENTS];
     uint32_t n_segments;
     struct traffic traffic;
 };
+
+static enum dtype type_of(const struct setting *s)
+{
+    return s->bf16 ? DTYPE_BF16 : DTYPE_FP32;
+}
 
 static float value(uint32_t rank, uint32_t i)
 {
@@ -70,13 +75,15 @@ static int check_even(const struct setting *s, uint32_t rank, const float *x, st
 
 static int check_segments(const struct setting *s, uint32_t rank, const float *x, struct err *e)
 {
+    size_t size = dtype_bytes(type_of(s), 1);
+
     for (uint32_t k = 0; k < s->n_segments; k++) {
         const struct segment *g = &s->segments[k];
         bool in = rank >= g->to_first && rank < g->to_first + g->to_n;
 
         if (s->kind == COLL_SEGMENT_GATHER ? !in : rank != g->root)
             continue;
-        for (uint32_t i = (uint32_t)(g->offset / 4); i < (g->offset + g->bytes) / 4; i++) {
+        for (uint32_t i = (uint32_t)(g->offset / size); i < (g->offset + g->bytes) / size; i++) {
             float want = s->kind == COLL_SEGMENT_GATHER ? value(g->root, i)
                                                         : sum_of(g->to_first, g->to_n, i) * 0.5f;
 
@@ -128,15 +135,17 @@ static int play(struct transport *t, void *ctx, struct err *e)
     const struct setting *s = ctx;
     bool even = !s->n_segments && s->kind != COLL_SEGMENT_GATHER && s->kind != COLL_SEGMENT_REDUCE;
     uint32_t ranks[MAX_WORLD], n = even ? (uint32_t)(s->world * s->chunk_elements) : ELEMENTS;
+    size_t size = dtype_bytes(type_of(s), 1);
     float *x = MEM_NEW(float, n + 1);
+    void *data = mem_alloc(n + 1, size);
     struct coll_group g = {ranks, s->world, t->rank, s->gpn};
     struct coll_call c = {.kind = s->kind,
                           .algo = s->algo,
                           .ordered = s->ordered,
-                          .dtype = DTYPE_FP32,
+                          .dtype = type_of(s),
                           .tag = 5,
-                          .data = x,
-                          .chunk_bytes = s->chunk_elements * 4,
+                          .data = data,
+                          .chunk_bytes = s->chunk_elements * size,
                           .segments = s->segments,
                           .n_segments = s->n_segments,
                           .scale = 0.5};
@@ -146,13 +155,16 @@ static int play(struct transport *t, void *ctx, struct err *e)
         ranks[r] = r;
     for (uint32_t i = 0; i < n; i++)
         x[i] = value(t->rank, i);
+    dtype_store(type_of(s), x, data, n);
     c.scratch = mem_alloc(1, collective_scratch_bytes(&c, &g));
     status = collective_run(t, &g, &c, e);
+    dtype_load(type_of(s), data, x, n);
     if (!status)
         status = even ? check_even(s, t->rank, x, e) : check_segments(s, t->rank, x, e);
     if (!status)
         status = check_bytes(s, t, e);
     mem_free(c.scratch);
+    mem_free(data);
     mem_free(x);
     return status;
 }
@@ -172,10 +184,11 @@ static void expect(struct setting *s, struct arena *a)
                         .n_groups = 1,
                         .segment_tables = &table,
                         .n_segment_tables = 1};
-    struct op o = {
-        .kind = OP_COLLECTIVE,
-        .loop = PROGRAM_NONE,
-        .coll = {.kind = s->kind, .bytes = s->world * s->chunk_elements * 4, .wire = DTYPE_FP32}};
+    struct op o = {.kind = OP_COLLECTIVE,
+                   .loop = PROGRAM_NONE,
+                   .coll = {.kind = s->kind,
+                            .bytes = s->world * s->chunk_elements * dtype_bytes(type_of(s), 1),
+                            .wire = type_of(s)}};
     struct instance i = {0};
 
     traffic_of(&p, &o, &i,
@@ -326,6 +339,42 @@ START_TEST(trees_of_any_world_and_range_move_what_traffic_says)
 }
 END_TEST
 
+static uint32_t random_to(uint64_t *seed, uint64_t n)
+{
+    *seed = *seed * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
+    return (uint32_t)((*seed >> 33) % n);
+}
+
+START_TEST(random_segments_arrive_in_both_types)
+{
+    static const enum coll_algo algos[] = {ALGO_P2P, ALGO_RING, ALGO_TREE, ALGO_HIERARCHICAL,
+                                           ALGO_PADDED};
+
+    for (uint64_t trial = 0; trial < 400; trial++) {
+        uint64_t seed = trial, at = 0;
+        struct setting s = {.kind = random_to(&seed, 2) ? COLL_SEGMENT_REDUCE : COLL_SEGMENT_GATHER,
+                            .algo = algos[random_to(&seed, 5)],
+                            .bf16 = random_to(&seed, 2),
+                            .world = 1 + random_to(&seed, 17),
+                            .gpn = 1 + random_to(&seed, 8)};
+        size_t size = dtype_bytes(type_of(&s), 1);
+
+        s.ordered = s.kind == COLL_SEGMENT_REDUCE && random_to(&seed, 2);
+        s.n_segments = 1 + random_to(&seed, MAX_SEGMENTS);
+        for (uint32_t k = 0; k < s.n_segments; k++) {
+            s.segments[k] =
+                (struct segment){.root = random_to(&seed, s.world),
+                                 .to_n = s.world,
+                                 .tensor = k,
+                                 .offset = at,
+                                 .bytes = size * random_to(&seed, ELEMENTS / MAX_SEGMENTS + 1)};
+            at += s.segments[k].bytes;
+        }
+        run(&s);
+    }
+}
+END_TEST
+
 static int plant(struct transport *t, void *ctx, struct err *e)
 {
     struct setting s = *(struct setting *)ctx;
@@ -352,4 +401,4 @@ END_TEST
 SUITE_MAIN("exec/collective", even_kinds_leave_what_they_promise_and_move_what_traffic_says,
            owner_segments_arrive_by_every_algorithm, ranges_gather_among_their_ranks_only,
            trees_of_any_world_and_range_move_what_traffic_says,
-           a_segment_at_a_wrong_offset_is_caught)
+           random_segments_arrive_in_both_types, a_segment_at_a_wrong_offset_is_caught)

@@ -394,6 +394,8 @@ END_TEST
 START_TEST(micro_batches_reduced_one_by_one_train_as_ddp_that_does_so)
 {
     static const char *const which[] = {"llama", "gpt2", "moe"};
+    static const enum optimizer optimizers[] = {OPTIMIZER_MUON, OPTIMIZER_SOAP, OPTIMIZER_MUON,
+                                                OPTIMIZER_SHAMPOO};
     static const char *const cut[] = {"zero3+owner", "zero3+gather", "zero3+gather-once"};
 
     for (uint32_t world = 2; world <= 4; world++)
@@ -407,6 +409,7 @@ START_TEST(micro_batches_reduced_one_by_one_train_as_ddp_that_does_so)
             s.job.grad_accum = 2 + (uint64_t)k % 2;
             s.job.grad_dtype = k < 2 ? DTYPE_FP32 : DTYPE_BF16;
             s.job.bucket_bytes = 5000;
+            s.job.optimizer = optimizers[k];
             arena_init(&a);
             run(&s, "ddp", &a, &ddp);
             check_bytes(&s, &ddp);
