@@ -3,11 +3,12 @@
  * Small models are trained for a few steps under several layouts on the ranks of the job, and products, copies and
  * collectives run alone. Every time measured is, in the simulator's model (sim/device.c, sim/collective.c; docs/MODEL.md),
  * a sum of features with the constants as coefficients:
- *   kernel      a tile work + a k0 tile area + kernel launches + bytes / hbm + attention FLOPs / attention
+ *   kernel      a tile work + a k0 tile area + kernel launches + bytes (attention: FLOPs) / the kernel's own rate
  *   collective  base calls + step steps + bytes / rate
  * The features come from the simulator itself on devices where one constant is 1 and the others are nothing; the
  * coefficients, none negative, minimise the squared error over the time, so that an operation counts by how long it
- * takes and not by how often it was seen. What the model leaves out lands in the error that is printed: caches, and that a
+ * takes and not by how often it was seen. The one rate for all other kernels (hbm_efficiency, attention) is what all samples
+ * together moved a second. What the model leaves out lands in the error that is printed: caches, and that a
  * byte of a sum costs more than a byte of a copy. */
 #include "cli/machine.h"
 #include "cli/commands.h"
@@ -54,9 +55,9 @@ static const struct opt rows[] = {
 
 /* ---- least squares without negative coefficients ---- */
 
-enum { N_KERNEL = 5, N_COLL = 3, MAX_X = 5 };
-enum { X_WORK, X_AREA, X_LAUNCH, X_BYTES, X_ATTENTION };
+enum { X_WORK, X_AREA, X_LAUNCH, X_RATE /* + enum kernel: bytes or FLOPs */ };
 enum { Y_BASE, Y_STEP, Y_BYTES };
+enum { N_KERNEL = X_RATE + KERNEL_N, N_COLL = 3, MAX_X = N_KERNEL };
 
 struct fit {
     int n;
@@ -155,15 +156,31 @@ static void kernel_features(const struct kernel_call *k, double x[N_KERNEL])
         x[X_WORK] = seconds(&d, k) * 1e12;
         d.gemm_k0 = 1;
         x[X_AREA] = seconds(&d, k) * 1e12 - x[X_WORK];
-    } else if (kernel_bound(k->kernel) == 'A') {
-        x[X_ATTENTION] = (double)k->flops;
     } else {
-        x[X_BYTES] = (double)k->hbm_bytes;
+        x[X_RATE + (int)k->kernel] =
+            kernel_bound(k->kernel) == 'A' ? (double)k->flops : (double)k->hbm_bytes;
     }
     d.peak_flops = 1e30;
     d.gemm_k0 = 0;
     d.kernel_s = 1;
     x[X_LAUNCH] = seconds(&d, k);
+}
+
+/* Bytes (FLOPs) of all samples of kernels bound by `bound` in a second of theirs, without launches. */
+static double common_rate(const struct fit *f, char bound)
+{
+    double sum = 0, s = 0;
+
+    for (size_t r = 0; r < f->n_rows; r++)
+        for (int k = 0; k < KERNEL_N; k++) {
+            double x = f->rows[r * (size_t)(f->n + 1) + X_RATE + (size_t)k];
+
+            if (kernel_bound((enum kernel)k) != bound)
+                continue;
+            sum += x;
+            s += x * f->x[X_RATE + k];
+        }
+    return s > 0 ? sum / s : 1e15;
 }
 
 static void unit_links(struct cluster *c, uint32_t ranks)
@@ -500,8 +517,9 @@ static void describe(struct calibration *c, uint64_t context)
 
     unit_links(k, ranks);
     k->name = arena_printf(&c->arena, "cpu-%u", ranks);
-    k->summary = arena_printf(&c->arena, "%u ranks on %s, %s products, %s", ranks, cpu,
-                              c->on.gemm_name, dtypes[opts_get(&c->opts, "dtype")->u64]);
+    k->summary = arena_printf(&c->arena, "%u ranks on %s, %s products, %s%s", ranks, cpu,
+                              c->on.gemm_name, dtypes[opts_get(&c->opts, "dtype")->u64],
+                              c->on.b.cpu_clock ? ", CPU time" : "");
     k->source = arena_printf(&c->arena, "ballast calibrate %s", ballast_version);
     k->nic_name = "";
     d->name = arena_printf(&c->arena, "a rank on %s", cpu);
@@ -513,8 +531,18 @@ static void describe(struct calibration *c, uint64_t context)
     d->gemm_efficiency = share(1 / fmax(c->kernels.x[X_WORK], 1e-19), &d->peak_flops);
     d->gemm_k0 = fmin(c->kernels.x[X_AREA] / fmax(c->kernels.x[X_WORK], 1e-19), 1e6);
     d->hbm_Bps = c->copy_Bps;
-    d->hbm_efficiency = share(1 / fmax(c->kernels.x[X_BYTES], 1e-15), &d->hbm_Bps);
-    d->attention_flops = fmin(1 / fmax(c->kernels.x[X_ATTENTION], 1e-19), d->peak_flops);
+    for (int i = 0; i < KERNEL_N; i++) {
+        double s = c->kernels.x[X_RATE + i]; /* 0: not seen, or lost in its launches */
+
+        if (s > 0 && kernel_bound((enum kernel)i) == 'A')
+            d->kernel_rate[i] = fmin(1 / s, d->peak_flops);
+        else if (s > 0)
+            d->kernel_rate[i] = 1 / s;
+        if (s > 0 && kernel_bound((enum kernel)i) == 'E')
+            d->hbm_Bps = fmax(d->hbm_Bps, d->kernel_rate[i]); /* out of a cache */
+    }
+    d->hbm_efficiency = share(common_rate(&c->kernels, 'E'), &d->hbm_Bps);
+    d->attention_flops = fmin(common_rate(&c->kernels, 'A'), d->peak_flops);
     d->sustained_factor = 1;
     d->launch_s = c->call_s;
     d->kernel_s = c->kernels.x[X_LAUNCH];
@@ -593,6 +621,10 @@ static void tell(struct calibration *c, const double gemm[N_GRID], const struct 
     row(c, "attention", "forward and backward", -1, d->attention_flops / 1e9, "GFLOP/s");
     row(c, "memory", "copy; elementwise kernels", c->copy_Bps / 1e9,
         d->hbm_Bps * d->hbm_efficiency / 1e9, "GB/s");
+    for (int k = 0; k < KERNEL_N; k++)
+        if (d->kernel_rate[k] > 0)
+            row(c, "kernel", kernel_name((enum kernel)k), -1, d->kernel_rate[k] / 1e9,
+                kernel_bound((enum kernel)k) == 'A' ? "GFLOP/s" : "GB/s");
     row(c, "kernel", "fixed time", -1, d->kernel_s * 1e6, "us");
     row(c, "launch", "a call", c->call_s * 1e6, d->launch_s * 1e6, "us");
     for (size_t i = 0; i < n; i++)

@@ -221,11 +221,10 @@ static int replay(struct session *s, int argc, char **argv, struct err *e)
     if (!status && opts_get(&s->opts, "trace")->set)
         status = exec_trace(opts_get(&s->opts, "trace")->text, &m, &r, e);
     if (!status && opts_get(&s->opts, "steps-file")->set && s->on.t.rank == 0)
-        status = exec_steps(opts_get(&s->opts, "steps-file")->text, s->opts.pos[0], &m,
-                            s->on.gemm_name, e);
+        status = exec_steps(opts_get(&s->opts, "steps-file")->text, s->opts.pos[0], &m, &s->on, e);
     if (!status)
-        exec_report(&m, s->on.gemm_name, &s->tokens,
-                    (enum table_format)opts_get(&s->opts, "format")->u64, argc, argv, &s->out);
+        exec_report(&m, &s->on, &s->tokens, (enum table_format)opts_get(&s->opts, "format")->u64,
+                    argc, argv, &s->out);
     exec_release(&r);
     measured_release(&m);
     return status;

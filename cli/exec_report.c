@@ -121,7 +121,7 @@ static void memory_rows(const struct measured *m, struct table *t)
 
 /* ---- all of it ---- */
 
-static void as_json(const struct measured *m, const char *gemm_name,
+static void as_json(const struct measured *m, const struct machine *on,
                     const struct token_file *tokens, const struct table *step,
                     const struct table *classes, struct class_error error,
                     const struct table *memory, int argc, char **argv, struct strbuf *out)
@@ -133,7 +133,9 @@ static void as_json(const struct measured *m, const char *gemm_name,
     json_add_str(doc, "predicted_for", m->plan->cluster.name);
     json_add_u64(doc, "ranks", m->plan->world);
     json_add_u64(doc, "steps", m->n_steps);
-    json_add_str(doc, "gemm", gemm_name);
+    json_add_str(doc, "backend", on->b.lib->name);
+    json_add_str(doc, "gemm", on->gemm_name);
+    json_add_str(doc, "clock", on->b.cpu_clock ? "cpu" : "wall");
     json_add_str(doc, "tokens", tokens->path);
     json_add_double(doc, "loss", m->loss);
     json_add_u64(doc, "peak_bytes", m->memory.bytes);
@@ -152,15 +154,16 @@ static void as_json(const struct measured *m, const char *gemm_name,
     json_free(doc);
 }
 
-static void as_text(const struct measured *m, const char *gemm_name,
+static void as_text(const struct measured *m, const struct machine *on,
                     const struct token_file *tokens, const struct table *step,
                     const struct table *classes, struct class_error error,
                     const struct table *memory, enum table_format f, struct strbuf *out)
 {
     strbuf_printf(out,
-                  "%s under %s: %u ranks on this machine (cpu, %s products), %llu steps; "
+                  "%s under %s: %u ranks on this machine (%s, %s products%s), %llu steps; "
                   "predicted for %s\n\n",
-                  m->plan->model.name, m->plan->layout_full, m->plan->world, gemm_name,
+                  m->plan->model.name, m->plan->layout_full, m->plan->world, on->b.lib->name,
+                  on->gemm_name, on->b.cpu_clock ? ", CPU time" : "",
                   (unsigned long long)m->n_steps, m->plan->cluster.name);
     table_print(step, f, out);
     strbuf_puts(out, "\n");
@@ -187,8 +190,9 @@ static void as_text(const struct measured *m, const char *gemm_name,
                   m->loss);
 }
 
-void exec_report(const struct measured *m, const char *gemm_name, const struct token_file *tokens,
-                 enum table_format f, int argc, char **argv, struct strbuf *out)
+void exec_report(const struct measured *m, const struct machine *on,
+                 const struct token_file *tokens, enum table_format f, int argc, char **argv,
+                 struct strbuf *out)
 {
     struct table step, classes, memory;
     struct class_error error;
@@ -200,11 +204,11 @@ void exec_report(const struct measured *m, const char *gemm_name, const struct t
     error = class_rows(m, &classes);
     memory_rows(m, &memory);
     if (f == TABLE_AS_JSON)
-        as_json(m, gemm_name, tokens, &step, &classes, error, &memory, argc, argv, out);
+        as_json(m, on, tokens, &step, &classes, error, &memory, argc, argv, out);
     else if (f == TABLE_AS_CSV)
         table_print(&step, f, out);
     else
-        as_text(m, gemm_name, tokens, &step, &classes, error, &memory, f, out);
+        as_text(m, on, tokens, &step, &classes, error, &memory, f, out);
     table_release(&step);
     table_release(&classes);
     table_release(&memory);

@@ -122,7 +122,7 @@ static void add_row(cJSON *rows, const struct row *x, const char *metric, double
 }
 
 int exec_steps(const char *path, const char *plan_path, const struct measured *m,
-               const char *gemm_name, struct err *e)
+               const struct machine *on, struct err *e)
 {
     struct measured_spread step = measured_spread(m, &m->rows[0][ROW_STEP], N_ROWS),
                            update = measured_spread(m, &m->rows[0][ROW_OPTIMIZER], N_ROWS);
@@ -141,9 +141,10 @@ int exec_steps(const char *path, const char *plan_path, const struct measured *m
     x.model = name_is_model(p, &a) ? p->model.name : plan;
     x.cluster = name_is_cluster(&p->cluster, &a) ? p->cluster.name : plan;
     x.source = arena_printf(&a,
-                            "ballast exec %s, %u ranks, cpu, %s products: median of %llu steps, "
+                            "ballast exec %s, %u ranks, %s, %s products%s: median of %llu steps, "
                             "%.3f to %.3f ms a step",
-                            ballast_version, p->world, gemm_name, (unsigned long long)m->n_steps,
+                            ballast_version, p->world, on->b.lib->name, on->gemm_name,
+                            on->b.cpu_clock ? ", CPU time" : "", (unsigned long long)m->n_steps,
                             1e3 * step.min, 1e3 * step.max);
     doc = json_new_object();
     json_add_str(doc, "format", "ballast-steps");

@@ -6,10 +6,11 @@
 #ifndef BALLAST_CLI_EXEC_STEPS_H
 #define BALLAST_CLI_EXEC_STEPS_H
 
+#include "cli/machine.h"
 #include "cli/measured.h"
 
 /* ERR_EXTERNAL when the file cannot be written. On one rank. */
 int exec_steps(const char *path, const char *plan_path, const struct measured *m,
-               const char *gemm_name, struct err *e);
+               const struct machine *on, struct err *e);
 
 #endif

@@ -4,12 +4,16 @@
 #include <stdarg.h>
 #include <string.h>
 #include <unistd.h>
+#ifdef __GLIBC__
+#include <malloc.h>
+#endif
 
 enum backend_choice { CHOICE_CPU, CHOICE_CUDA, CHOICE_AUTO };
 enum transport_kind { TRANSPORT_AUTO, TRANSPORT_SELF, TRANSPORT_MPI };
 enum gemm_kind { GEMM_AUTO, GEMM_BLAS, GEMM_REFERENCE };
 static const char *const backends[] = {"cpu", "cuda", "auto", NULL};
 static const char *const transports[] = {"auto", "self", "mpi", NULL};
+static const char *const clocks[] = {"wall", "cpu", NULL};
 static const char *const gemms[] = {"auto", "blas", "reference", NULL};
 
 const struct opt machine_rows[] = {
@@ -40,6 +44,11 @@ const struct opt machine_rows[] = {
      .meta = "SEED",
      .dflt = "0",
      .help = "cpu: drain streams in a random legal order, not in that of issue; 0: no"},
+    {.name = "clock",
+     .type = OPT_CHOICE,
+     .choices = clocks,
+     .dflt = "wall",
+     .help = "of measured times; cpu: what a rank computed, where other programs run too"},
     {.name = "watchdog",
      .type = OPT_TIME,
      .dflt = "60s",
@@ -63,8 +72,20 @@ static void no_memory(size_t n, size_t size)
     exit(machine_fail(running, &e));
 }
 
+/* A step frees and takes the same buffers again and again. Where the C library gives them back to the system in between,
+ * every kernel that writes one first waits for its pages: SwiGLU took twice its time, a residual's backward four times. Kept,
+ * as the caching allocators of GPU frameworks keep theirs. */
+static void keep_freed_memory(void)
+{
+#ifdef __GLIBC__
+    mallopt(M_MMAP_MAX, 0);
+    mallopt(M_TRIM_THRESHOLD, -1);
+#endif
+}
+
 void machine_init(struct machine *m)
 {
+    keep_freed_memory();
     memset(m, 0, sizeof(*m));
     snprintf(m->doing, sizeof(m->doing), "start");
     arena_init(&m->arena);
@@ -207,9 +228,17 @@ static int open_gemm(struct machine *m, const struct opts *o, struct err *e)
 static int open_backend(struct machine *m, const struct opts *o, struct err *e)
 {
     enum backend_choice choice = (enum backend_choice)opts_get(o, "backend")->u64;
-    const struct backend_options bo = {
-        .transport = &m->t, .gemm = m->gemm, .shuffle = opts_get(o, "shuffle")->u64};
+    const struct backend_options bo = {.transport = &m->t,
+                                       .gemm = m->gemm,
+                                       .shuffle = opts_get(o, "shuffle")->u64,
+                                       .cpu_clock = opts_get(o, "clock")->u64 == 1};
 
+    if (bo.cpu_clock && choice != CHOICE_CPU)
+        return err_set(e, ERR_USAGE, "--clock cpu is of --backend cpu, not of %s",
+                       opts_get(o, "backend")->text);
+    if (bo.cpu_clock && opts_get(o, "threads")->u64 != 1)
+        return err_set(e, ERR_USAGE, "--clock cpu counts one thread, and --threads is %llu",
+                       (unsigned long long)opts_get(o, "threads")->u64);
     if (choice != CHOICE_CPU) {
         if (!backend_open(&m->b, beside(&m->arena, "ballast-cuda.so"), &bo, e))
             return 0;

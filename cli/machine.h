@@ -9,7 +9,7 @@
 #include "core/opts.h"
 #include "exec/backend.h"
 
-/* --backend, --transport, --gemm, --threads, --shuffle, --watchdog */
+/* --backend, --transport, --gemm, --threads, --shuffle, --clock, --watchdog */
 extern const struct opt machine_rows[];
 extern const size_t machine_n_rows;
 

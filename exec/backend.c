@@ -2,6 +2,7 @@
 
 #include <dlfcn.h>
 #include <string.h>
+#include <time.h>
 
 int backend_open(struct backend *b, const char *path, const struct backend_options *o,
                  struct err *e)
@@ -9,6 +10,7 @@ int backend_open(struct backend *b, const char *path, const struct backend_optio
     memset(b, 0, sizeof(*b));
     b->lib = &backend_cpu;
     b->t = o->transport;
+    b->cpu_clock = o->cpu_clock;
     if (path) {
         b->handle = dlopen(path, RTLD_NOW);
         b->lib = b->handle ? dlsym(b->handle, "backend_library") : NULL;
@@ -35,6 +37,14 @@ void backend_close(struct backend *b)
     if (b->handle)
         dlclose(b->handle);
     memset(b, 0, sizeof(*b));
+}
+
+double backend_now_s(const struct backend *b)
+{
+    struct timespec t;
+
+    clock_gettime(b->cpu_clock ? CLOCK_THREAD_CPUTIME_ID : CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
 int backend_status(const struct backend *b, struct err *e)

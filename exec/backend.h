@@ -35,6 +35,7 @@ struct backend_options {
     struct transport *transport;    /* between ranks; the backend counts what it moves through it */
     const struct kernel_gemm *gemm; /* cpu: products */
     uint64_t shuffle;               /* cpu: 0: do each call at once; else the seed of the order */
+    bool cpu_clock; /* cpu: seconds that this thread computed, not those that passed */
 };
 
 /* What a backend's library exports as `const struct backend_library backend_library`. All calls come from one thread. */
@@ -80,6 +81,7 @@ struct backend_library {
 struct backend {
     const struct backend_library *lib;
     struct transport *t;
+    bool cpu_clock;
     void *ctx;    /* owned by lib */
     void *handle; /* of dlopen, or NULL */
     bool failed;
@@ -100,6 +102,8 @@ int backend_status(const struct backend *b, struct err *e);
 /* n bytes, and the same n when they go back; NULL goes back to nothing. */
 void *backend_alloc(struct backend *b, enum stream s, size_t n);
 void backend_free(struct backend *b, enum stream s, void *p, size_t n);
+/* Seconds since some instant, by the clock that the backend was opened with. */
+double backend_now_s(const struct backend *b);
 /* Keeps the first error. */
 void backend_fail(struct backend *b, const struct err *e);
 

@@ -7,7 +7,6 @@
 #include "core/mem.h"
 
 #include <string.h>
-#include <time.h>
 
 enum { NONE = UINT32_MAX, ARGS = 192 };
 
@@ -43,14 +42,6 @@ struct cpu {
 static struct cpu *cpu_of(struct backend *b)
 {
     return b->ctx;
-}
-
-static double now_s(void)
-{
-    struct timespec t;
-
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
 static void *room(struct backend *b, enum room which, size_t n)
@@ -157,7 +148,7 @@ static uint32_t record_slot(struct cpu *x)
 
 static void pass(struct backend *b, void *args)
 {
-    cpu_of(b)->marks[*(uint32_t *)args] = (struct mark){true, now_s()};
+    cpu_of(b)->marks[*(uint32_t *)args] = (struct mark){true, backend_now_s(b)};
 }
 
 static uint32_t cpu_record(struct backend *b, enum stream s)

@@ -1,15 +1,6 @@
 #include "exec/sample.h"
 
 #include <string.h>
-#include <time.h>
-
-static double now_s(void)
-{
-    struct timespec t;
-
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
 
 static int by_value(const void *x, const void *y)
 {
@@ -120,12 +111,12 @@ double sample_gemm(struct backend *b, uint64_t m, uint64_t n, uint64_t k)
     uint32_t calls = 1;
 
     for (int r = -1; r < REPEAT; r++) { /* the first one tells how many fill 5 ms */
-        double start = now_s();
+        double start = backend_now_s(b);
 
         for (uint32_t i = 0; i < calls; i++)
             b->lib->gemm(b, STREAM_COMPUTE, &g);
         b->lib->sync(b);
-        once = (now_s() - start) / calls;
+        once = (backend_now_s(b) - start) / calls;
         if (r < 0)
             calls = once < 5e-3 ? 1 + (uint32_t)(5e-3 / (once > 1e-7 ? once : 1e-7)) : 1;
         else
@@ -143,11 +134,11 @@ double sample_copy_Bps(struct backend *b, size_t bytes)
     double took[REPEAT];
 
     for (int r = 0; r < REPEAT; r++) {
-        double start = now_s();
+        double start = backend_now_s(b);
 
         b->lib->copy(b, STREAM_COMPUTE, r % 2 ? x : y, r % 2 ? y : x, bytes);
         b->lib->sync(b);
-        took[r] = now_s() - start;
+        took[r] = backend_now_s(b) - start;
     }
     backend_free(b, STREAM_COMPUTE, x, bytes);
     backend_free(b, STREAM_COMPUTE, y, bytes);
@@ -163,12 +154,12 @@ double sample_launch_s(struct backend *b)
     double took[REPEAT];
 
     for (int r = 0; r < REPEAT; r++) {
-        double start = now_s();
+        double start = backend_now_s(b);
 
         for (int i = 0; i < CALLS; i++)
             launch_scale(b, STREAM_COMPUTE, &on, &a);
         b->lib->sync(b);
-        took[r] = (now_s() - start) / CALLS;
+        took[r] = (backend_now_s(b) - start) / CALLS;
     }
     backend_free(b, STREAM_COMPUTE, x, sizeof(*x));
     return median(took, REPEAT);
@@ -217,10 +208,10 @@ int sample_collective(struct backend *b, enum coll_kind kind, uint32_t n, size_t
         double start, mine;
 
         status = transport_barrier(t, e);
-        start = now_s();
+        start = backend_now_s(b);
         for (uint32_t i = 0; i < calls && !status && t->rank < n; i++)
             status = one_call(b, &g, &c, bytes, 1 + i, e) ? -1 : 0;
-        mine = (now_s() - start) / calls;
+        mine = (backend_now_s(b) - start) / calls;
         if (!status)
             status = transport_all_gather_control(t, &mine, sizeof(mine), all, e);
         for (uint32_t i = 0; i < n; i++)

@@ -10,6 +10,7 @@
 #include "core/err.h"
 #include "core/json.h"
 #include "core/mem.h"
+#include "model/graph.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -34,6 +35,9 @@ struct device {
     double sustained_factor; /* training runs this much slower than a short burst */
     double launch_s;         /* host time to launch one kernel */
     double kernel_s;         /* fixed time of a kernel on the device */
+    /* Of kernels that have a rate of their own, bytes/s of their HBM traffic (attention: FLOP/s); 0: what hbm (attention)
+     * says for all. Products have none: tiles say how fast they are. */
+    double kernel_rate[KERNEL_N];
 };
 
 /* Constants of one transport: what a collective's step costs (docs/MODEL.md), by protocol. */

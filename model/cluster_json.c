@@ -59,6 +59,7 @@ enum field_kind {
     LINK_KIND, /* bool: nvswitch */
     NIC_OF_GPU,
     SWITCHES,
+    KERNEL_RATES, /* double by enum kernel */
 };
 struct field {
     enum section_id section;
@@ -88,6 +89,7 @@ static const struct field fields[] = {
     {DEVICE, "sustained_factor", NUMBER, DEV(sustained_factor), 1, 10, REQUIRED},
     {DEVICE, "launch", TIME, DEV(launch_s), 0, 1, REQUIRED},
     {DEVICE, "kernel", TIME, DEV(kernel_s), 0, 1, REQUIRED},
+    {DEVICE, "kernel_rates", KERNEL_RATES, DEV(kernel_rate), 1e3, 1e20, OPTIONAL},
     {NODE, "gpus", U32, CL(gpus_per_node), 1, CLUSTER_MAX_GPUS_PER_NODE, REQUIRED},
     {NVLINK, "kind", LINK_KIND, CL(nvswitch), 0, 0, REQUIRED},
     {NVLINK, "rate", RATE, CL(nvlink_Bps), 1e3, 1e17, REQUIRED},
@@ -237,6 +239,37 @@ static int read_switches(const struct json_at *v, struct cluster *c, struct err 
     return 0;
 }
 
+/* What kernels with a rate of their own are bound by; the others: false. */
+static bool rate_of(enum kernel k, enum field_kind *kind)
+{
+    *kind = kernel_bound(k) == 'A' ? FLOPS : RATE;
+    return k != KERNEL_NONE && (kernel_bound(k) == 'A' || kernel_bound(k) == 'E');
+}
+
+static int read_kernel_rates(const struct json_at *v, const struct field *f, double *out,
+                             struct err *e)
+{
+    const char *names[KERNEL_N];
+    enum field_kind kind;
+    size_t n = 0;
+
+    for (int k = 0; k < KERNEL_N; k++)
+        if (rate_of((enum kernel)k, &kind))
+            names[n++] = kernel_name((enum kernel)k);
+    if (json_only_keys(v, names, n, e))
+        return -1;
+    for (int k = 0; k < KERNEL_N; k++) {
+        struct field one = *f;
+        struct json_at m;
+
+        if (!rate_of((enum kernel)k, &one.kind) || !json_opt(v, kernel_name((enum kernel)k), &m))
+            continue;
+        if (read_double(&m, &one, &out[k], e))
+            return -1;
+    }
+    return 0;
+}
+
 static int read_value(const struct json_at *v, const struct field *f, struct cluster *c,
                       struct err *e)
 {
@@ -272,6 +305,8 @@ static int read_value(const struct json_at *v, const struct field *f, struct clu
         return read_nic_of_gpu(v, c, e);
     case SWITCHES:
         return read_switches(v, c, e);
+    case KERNEL_RATES:
+        return read_kernel_rates(v, f, member(c, f), e);
     default:
         return read_double(v, f, member(c, f), e);
     }
@@ -399,6 +434,11 @@ static int check(const struct json_at *at, const struct cluster *c, struct err *
                         units_show_bytes(d->context_bytes).s, units_show_bytes(d->memory_bytes).s);
     if (d->attention_flops > d->peak_flops)
         return json_err(at, ERR_INVALID, e, "has device.attention above device.peak_bf16");
+    for (int k = 0; k < KERNEL_N; k++)
+        if (d->kernel_rate[k] > (kernel_bound((enum kernel)k) == 'A' ? d->peak_flops : d->hbm_Bps))
+            return json_err(at, ERR_INVALID, e, "has device.kernel_rates.%s above device.%s",
+                            kernel_name((enum kernel)k),
+                            kernel_bound((enum kernel)k) == 'A' ? "peak_bf16" : "hbm");
     if (c->oversubscription > 1 && !c->nodes_per_leaf)
         return json_err(at, ERR_INVALID, e,
                         "has fabric.oversubscription %s, but nodes_per_leaf 0 is one leaf for all, "
@@ -537,6 +577,15 @@ static void add_value(cJSON *to, const char *key, const struct cluster *c, const
     case SWITCHES:
         add_switches(to, key, c);
         break;
+    case KERNEL_RATES:
+        o = json_add_object(to, key);
+        for (int k = 0; k < KERNEL_N; k++) {
+            enum field_kind kind;
+
+            if (rate_of((enum kernel)k, &kind) && x[k] > 0)
+                add_double(o, kernel_name((enum kernel)k), kind, x[k]);
+        }
+        break;
     default:
         add_double(to, key, f->kind, *x);
     }
@@ -559,6 +608,12 @@ static bool has_field(const struct cluster *c, const struct field *f)
 {
     if (!has_section(c, f->section) || (f->presence >= WITH_NICS && !c->nics_per_node))
         return false;
+    if (f->kind == KERNEL_RATES) {
+        for (int k = 0; k < KERNEL_N; k++)
+            if (c->device.kernel_rate[k] > 0)
+                return true;
+        return false;
+    }
     return f->presence != OPTIONAL || *(const double *)const_member(c, f) > 0;
 }
 

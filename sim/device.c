@@ -1,5 +1,6 @@
 /* How long a kernel takes alone. GEMM: the tile and wave model of docs/MODEL.md, the best of four tile shapes;
- * attention at the device's measured rate; both at tf32_share of it when the operands are fp32; everything else by its HBM traffic; never less than its launches cost the
+ * attention at the device's measured rate; both at tf32_share of it when the operands are fp32; everything else by its HBM traffic; kernels
+ * with a rate of their own (device.kernel_rate) at that; never less than its launches cost the
  * host. Newton-Schulz is its three products a step. */
 #include "sim/sim.h"
 
@@ -55,6 +56,19 @@ static double preconditioned_s(const struct device *d, const struct kernel_call 
     return d->kernel_s * k->launches + flops + bytes;
 }
 
+/* By bytes or, attention, by FLOPs when they take longer; at the kernel's own rate where the device has one. */
+static double by_traffic_s(const struct device *d, const struct kernel_call *k)
+{
+    double own = d->kernel_rate[k->kernel], bytes_s, flops_s;
+
+    if (kernel_bound(k->kernel) != 'A')
+        return (double)k->hbm_bytes / (own > 0 ? own : d->hbm_Bps * d->hbm_efficiency);
+    bytes_s = (double)k->hbm_bytes / (d->hbm_Bps * d->hbm_efficiency);
+    flops_s =
+        (double)k->flops / ((own > 0 ? own : d->attention_flops) * (k->fp32 ? d->tf32_share : 1));
+    return fmax(bytes_s, flops_s);
+}
+
 int64_t sim_ps(double s)
 {
     return s * 1e12 < 0x1p63 ? llround(s * 1e12) : INT64_MAX;
@@ -89,13 +103,7 @@ struct kernel_time sim_kernel_time(const struct device *d, const struct kernel_c
         t.hbm_bytes = 4.0 * 12 * (double)k->m * (double)k->n;
         break;
     default:
-        s = d->kernel_s * k->launches + (double)k->hbm_bytes / (d->hbm_Bps * d->hbm_efficiency);
-        if (kernel_bound(k->kernel) == 'A') {
-            double f = (double)k->flops / (d->attention_flops * (k->fp32 ? d->tf32_share : 1));
-
-            s = d->kernel_s * k->launches +
-                (f > s - d->kernel_s * k->launches ? f : s - d->kernel_s * k->launches);
-        }
+        s = d->kernel_s * k->launches + by_traffic_s(d, k);
         break;
     }
     t.alone_ps = sim_ps(s > host ? s : host);

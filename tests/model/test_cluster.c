@@ -205,6 +205,35 @@ START_TEST(a_field_may_carry_its_source)
 }
 END_TEST
 
+START_TEST(kernels_may_have_rates_of_their_own)
+{
+    struct cluster_field f;
+    size_t i = 0;
+
+    arena_init(&arena);
+    read_text(variant("'kernel':3e-6", "'kernel':3e-6,'kernel_rates':{'value':{'adamw':'250GB/s',"
+                                       "'attention_backward':'40TFLOP/s','gelu':7e11},"
+                                       "'source':'measured'}"));
+    ck_assert(cl.device.kernel_rate[KERNEL_ADAMW] == 250e9);
+    ck_assert(cl.device.kernel_rate[KERNEL_ATTENTION_BACKWARD] == 40e12);
+    ck_assert(cl.device.kernel_rate[KERNEL_GELU] == 7e11);
+    for (int k = 0; k < KERNEL_N; k++)
+        ck_assert(k == KERNEL_ADAMW || k == KERNEL_ATTENTION_BACKWARD || k == KERNEL_GELU ||
+                  !(cl.device.kernel_rate[k] > 0));
+    do
+        ck_assert_uint_lt(i, cluster_n_fields());
+    while (!cluster_field(&cl, i++, &arena, &f) || strcmp(f.path, "device.kernel_rates") != 0);
+    ck_assert_str_eq(f.source, "measured");
+    ck_assert_ptr_nonnull(strstr(f.text, "\"adamw\":\"250GB/s\""));
+    round_trip();
+    read_text(variant("", "")); /* none: the table is not written either */
+    for (i = 0; i < cluster_n_fields(); i++)
+        ck_assert(!cluster_field(&cl, i, &arena, &f) || strcmp(f.path, "device.kernel_rates") != 0);
+    round_trip();
+    arena_release(&arena);
+}
+END_TEST
+
 START_TEST(gpus_spread_over_nics_in_order)
 {
     arena_init(&arena);
@@ -273,6 +302,18 @@ static const struct {
     {"'context':'1GiB'", "'context':'16GiB'", ERR_INVALID, "less than memory 16 GiB"},
     {"'memory':'16GiB'", "'memory':17179869184.5", ERR_INVALID, "expected whole bytes"},
     {"'attention':5e13", "'attention':2e14", ERR_INVALID, "above device.peak_bf16"},
+    {"'kernel':3e-6", "'kernel':3e-6,'kernel_rates':{'adamv':1e9}", ERR_UNKNOWN,
+     "device.kernel_rates has the unknown key 'adamv' (did you mean 'adamw'?)"},
+    {"'kernel':3e-6", "'kernel':3e-6,'kernel_rates':{'gemm':1e9}", ERR_UNKNOWN, "key 'gemm'"},
+    {"'kernel':3e-6", "'kernel':3e-6,'kernel_rates':{'add':0}", ERR_INVALID,
+     "device.kernel_rates.add is 0"},
+    {"'kernel':3e-6", "'kernel':3e-6,'kernel_rates':{'add':'1TFLOP/s'}", ERR_INVALID,
+     "device.kernel_rates.add is wrong"},
+    {"'kernel':3e-6", "'kernel':3e-6,'kernel_rates':{'add':'2TB/s'}", ERR_INVALID,
+     "has device.kernel_rates.add above device.hbm"},
+    {"'kernel':3e-6", "'kernel':3e-6,'kernel_rates':{'attention':'200TFLOP/s'}", ERR_INVALID,
+     "has device.kernel_rates.attention above device.peak_bf16"},
+    {"'kernel':3e-6", "'kernel':3e-6,'kernel_rates':[1]", ERR_PARSE, "device.kernel_rates"},
     {"'gpus':4", "'gpus':129", ERR_INVALID, "node.gpus is 129, expected"},
     {"'gpus':4", "'gpus':0", ERR_INVALID, "node.gpus is 0"},
     {"'rate':'50GB/s'", "'rate':'0GB/s'", ERR_INVALID, "node.nvlink.rate is"},
@@ -376,6 +417,7 @@ END_TEST
 SUITE_MAIN("model/cluster", each_bundled_cluster_loads_and_reads_back,
            every_number_of_a_bundled_cluster_has_a_source, values_are_what_the_datasheets_print,
            quantities_take_units_or_base_units, a_field_may_carry_its_source,
-           gpus_spread_over_nics_in_order, a_node_without_nics_is_one_node,
-           a_refusal_says_what_and_where, nics_are_needed_by_what_is_between_nodes,
-           what_cannot_be_loaded_says_so, a_cluster_has_limits)
+           kernels_may_have_rates_of_their_own, gpus_spread_over_nics_in_order,
+           a_node_without_nics_is_one_node, a_refusal_says_what_and_where,
+           nics_are_needed_by_what_is_between_nodes, what_cannot_be_loaded_says_so,
+           a_cluster_has_limits)

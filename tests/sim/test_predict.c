@@ -272,6 +272,8 @@ END_TEST
     X(plan.cluster.device.gemm_efficiency /= 10)                                                   \
     X(plan.cluster.device.gemm_k0 *= 100)                                                          \
     X(plan.cluster.device.hbm_efficiency /= 10)                                                    \
+    X(plan.cluster.device.kernel_rate[KERNEL_ADD] = 1e9)                                           \
+    X(plan.cluster.device.kernel_rate[KERNEL_ATTENTION_BACKWARD] = 1e9)                            \
     X(plan.cluster.device.sustained_factor *= 10)                                                  \
     X(plan.cluster.device.launch_s *= 1000)                                                        \
     X(plan.cluster.device.kernel_s *= 100)                                                         \
@@ -911,6 +913,35 @@ START_TEST(fp32_takes_twice_the_time_of_bf16)
 }
 END_TEST
 
+/* 3e6 bytes: 3 us at the common 1 TB/s, 12 us at the kernel's own 250 GB/s. Attention of 1e9 FLOPs: 10 us at the common
+ * 100 TFLOP/s, 20 us backward at 50, 40 us of fp32. Others stay as they are; products have no other rate than their tiles. */
+START_TEST(a_kernel_with_a_rate_of_its_own_takes_it)
+{
+    struct kernel_call k = {.kernel = KERNEL_ADAMW, .hbm_bytes = 3000000, .launches = 1};
+    struct device d = {.peak_flops = 1e15,
+                       .hbm_Bps = 1e12,
+                       .hbm_efficiency = 1,
+                       .tf32_share = 0.5,
+                       .n_sm = 1,
+                       .gemm_efficiency = 1,
+                       .sustained_factor = 1,
+                       .attention_flops = 1e14};
+
+    ck_assert_int_eq(sim_kernel_time(&d, &k).alone_ps, 3000000);
+    d.kernel_rate[KERNEL_ADAMW] = 250e9;
+    d.kernel_rate[KERNEL_ATTENTION_BACKWARD] = 5e13;
+    ck_assert_int_eq(sim_kernel_time(&d, &k).alone_ps, 12000000);
+    k.kernel = KERNEL_GELU;
+    ck_assert_int_eq(sim_kernel_time(&d, &k).alone_ps, 3000000);
+    k = (struct kernel_call){.kernel = KERNEL_ATTENTION, .flops = 1000000000, .launches = 1};
+    ck_assert_int_eq(sim_kernel_time(&d, &k).alone_ps, 10000000);
+    k.kernel = KERNEL_ATTENTION_BACKWARD;
+    ck_assert_int_eq(sim_kernel_time(&d, &k).alone_ps, 20000000);
+    k.fp32 = true;
+    ck_assert_int_eq(sim_kernel_time(&d, &k).alone_ps, 40000000);
+}
+END_TEST
+
 START_TEST(context_and_fragmentation_come_on_top)
 {
     tiny(1, "ddp", RECOMPUTE_NONE, 1);
@@ -968,5 +999,5 @@ SUITE_MAIN("sim/predict", a_serial_step_is_the_sum_of_its_operations, folded_equ
            memory_of_the_optimizer_by_hand, memory_of_a_padded_gather_by_hand,
            memory_of_logits_by_hand, a_tree_takes_its_longest_way_and_its_fullest_link,
            direct_sends_leave_through_the_owners_leaf, a_range_takes_the_steps_that_it_spans,
-           context_and_fragmentation_come_on_top, a_preconditioned_update_takes_its_own_flops,
-           fp32_takes_twice_the_time_of_bf16)
+           context_and_fragmentation_come_on_top, a_kernel_with_a_rate_of_its_own_takes_it,
+           a_preconditioned_update_takes_its_own_flops, fp32_takes_twice_the_time_of_bf16)
