@@ -100,7 +100,10 @@ STEMS    := $(MAINS:cli/%_main.c=%)
 PROGRAMS := $(foreach s,$(STEMS),$(call program,$(s)))
 
 TOPOLOGIES  := $(sort $(wildcard topologies/*.json))
-TEST_SRCS   := $(sort $(filter-out tests/fuzz/% tests/bench/%,$(wildcard tests/*/test_*.c)))
+# The backend's test needs CUDA's headers and no library: a stand-in takes their place.
+ON_STANDIN  := tests/cuda/test_backend.c
+HAVE_standin := $(and $(wildcard $(CUDA_HOME)/include/cublas_v2.h),$(wildcard $(CUDA_HOME)/include/nccl.h),$(wildcard kernels/cuda_preconditioner.c))
+TEST_SRCS   := $(sort $(filter-out tests/fuzz/% tests/bench/% $(if $(HAVE_standin),,$(ON_STANDIN)),$(wildcard tests/*/test_*.c)))
 TESTS       := $(TEST_SRCS:%.c=$(OBJ)/%)
 FUZZ_SRCS   := $(sort $(wildcard tests/fuzz/fuzz_*.c))
 REPLAYS     := $(FUZZ_SRCS:tests/fuzz/fuzz_%.c=$(OBJ)/tests/fuzz/replay_%)
@@ -204,6 +207,14 @@ $(BUILD)/linked: FORCE
 $(TESTS): $(OBJ)/%: $(OBJ)/%.o $(LIB)
 	$(if $(Q),@echo '  LINK  $@')
 	$(Q)$(LINK) -o $@ $(filter %.o %.a,$^) $(CHECK_LIBS) $(ALL_LIBS) $(BASE_LIBS)
+
+# Its objects see CUDA's headers; the runtime, cuBLAS and NCCL are the stand-in's.
+STANDIN_OBJS := $(patsubst %.c,$(OBJ)/%.o,$(sort $(wildcard tests/cuda/standin_*.c)) exec/lib_cuda.c \
+  $(filter-out kernels/cuda_workspace.c,$(CUDA_SRCS)))
+# nccl.h declares some functions without a prototype
+$(STANDIN_OBJS): EXTRA_FLAGS = -isystem $(CUDA_HOME)/include -Wno-missing-prototypes
+$(ON_STANDIN:%.c=$(OBJ)/%): $(STANDIN_OBJS)
+$(ON_STANDIN:%.c=$(OBJ)/%): LDFLAGS += -rdynamic
 
 $(REPLAYS): $(OBJ)/tests/fuzz/replay_%: $(OBJ)/tests/fuzz/replay_main.o $(OBJ)/tests/fuzz/fuzz_%.o $(LIB)
 	$(if $(Q),@echo '  LINK  $@')

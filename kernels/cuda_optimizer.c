@@ -125,6 +125,8 @@ int cuda_orthogonalize(struct cuda_handles *h, const struct kernel_on *on,
     i.b = i.a + square_bytes;
     i.y = i.b + square_bytes;
     inner.workspace = i.y; /* free until the first step */
+    inner.workspace_bytes = 0;
+    inner.workspace_bytes = cuda_workspace(KERNEL_FN_normalize, &inner, &unit);
     cuda_normalize(&inner, &unit);
     for (uint32_t k = 0; k < a->hyper.steps; k++)
         if (step(&i, &a->hyper))

@@ -1,0 +1,271 @@
+/* The cuda backend on a machine without a GPU: exec/lib_cuda.c and the host code of kernels/ run on the stand-in, for every
+ * layout, gather algorithm and number of ranks. Losses and weights have to be those of the cpu backend to the last bit, bytes
+ * those of the program; the stand-in fails on calls that do not meet, and on accesses that no event orders. */
+#include "exec/check.h"
+#include "exec/run.h"
+#include "model/traffic.h"
+#include "tests/cuda/standin.h"
+#include "tests/exec/threads.h"
+#include "tests/layouts/plans.h"
+
+#include <stdio.h>
+
+extern const struct backend_library backend_library;
+
+enum { STEPS = 2, MAX_WORLD = 8 };
+
+struct outcome {
+    const struct plan *plan;
+    const struct program *p;
+    struct run_options o;
+    bool cuda;
+    double loss[STEPS];
+    char *weights[MAX_WORLD]; /* resident parameters; owned */
+    uint64_t n_bytes[MAX_WORLD], sent[MAX_WORLD], received[MAX_WORLD];
+};
+
+static int open_cuda(struct backend *b, struct transport *t, struct err *e)
+{
+    const struct backend_options o = {.transport = t};
+
+    *b = (struct backend){.lib = &backend_library, .t = t};
+    return b->lib->open(b, &o, e);
+}
+
+static int one_rank(struct transport *t, void *ctx, struct err *e)
+{
+    struct outcome *x = ctx;
+    struct exec_run r = {0};
+    struct run_buffer *params;
+    struct backend b;
+    uint64_t sent, received;
+    int status = 0;
+
+    if (!x->cuda)
+        open_cpu(&b, t, 0);
+    else if (open_cuda(&b, t, e))
+        return -1;
+    status = exec_init(&r, x->plan, x->p, &b, &x->o, e);
+    for (int s = 0; s < STEPS && !status; s++) {
+        sent = b.n_sent;
+        received = b.n_received;
+        status = exec_step(&r, e) || exec_loss(&r, &x->loss[s], e) ? -1 : 0;
+        x->sent[t->rank] = b.n_sent - sent;
+        x->received[t->rank] = b.n_received - received;
+    }
+    if (!status) {
+        params = run_find(&r, x->p->known.params, 0, 0);
+        x->n_bytes[t->rank] = params->bytes;
+        x->weights[t->rank] = mem_alloc(1, params->bytes);
+        b.lib->download(&b, STREAM_COMPUTE, x->weights[t->rank], params->data, params->bytes);
+    }
+    exec_release(&r);
+    backend_close(&b);
+    return status;
+}
+
+static void release(struct outcome *x)
+{
+    for (int i = 0; i < MAX_WORLD; i++)
+        mem_free(x->weights[i]);
+}
+
+struct setting {
+    const char *model, *layout;
+    uint32_t world;
+    struct job job;
+    uint64_t seed;
+    bool unordered;
+};
+
+static struct setting small(const char *model, const char *layout, uint32_t world)
+{
+    struct setting s = {.model = model, .layout = layout, .world = world, .job = plans_job()};
+
+    s.seed = 1;
+    s.job.seq_len = 8;
+    s.job.micro_batch = 1;
+    s.job.param_dtype = s.job.grad_dtype = DTYPE_FP32;
+    s.job.recompute = RECOMPUTE_NONE;
+    return s;
+}
+
+static int run(const struct setting *s, bool cuda, struct arena *a, struct outcome *x,
+               struct err *e)
+{
+    struct plan *plan = ARENA_NEW(a, struct plan, 1);
+    struct program *p = ARENA_NEW(a, struct program, 1);
+
+    memset(x, 0, sizeof(*x));
+    plans_make(plan, a, s->model, s->layout, &s->job, s->world, 4);
+    if (layout_lower(plan, a, p, e))
+        ck_abort_msg("%s", e->msg);
+    x->plan = plan;
+    x->p = p;
+    x->cuda = cuda;
+    x->o = (struct run_options){.seed = 7,
+                                .ordered = !s->unordered,
+                                .lr = 0.02,
+                                .skip_owner = PROGRAM_NONE,
+                                .shift_segment = PROGRAM_NONE,
+                                .stale_unit = PROGRAM_NONE};
+    return threads_run(s->world, one_rank, x, e);
+}
+
+/* "" when both are the same, bit for bit, and the bytes the program's. */
+static void compare(const struct setting *s, struct outcome *cpu)
+{
+    struct outcome x;
+    struct arena a;
+    struct err e = {0};
+
+    arena_init(&a);
+    standin_reset(s->seed);
+    if (run(s, true, &a, &x, &e))
+        ck_abort_msg("%s %s world %u gather %d: %s", s->model, s->layout, s->world,
+                     (int)s->job.gather, standin_failure() ? standin_failure() : e.msg);
+    if (standin_failure())
+        ck_abort_msg("%s %s world %u: %s", s->model, s->layout, s->world, standin_failure());
+    for (int i = 0; i < STEPS; i++)
+        if (memcmp(&x.loss[i], &cpu->loss[i], sizeof(x.loss[i])))
+            ck_abort_msg("%s %s world %u gather %d: loss of step %d is %.17g, cpu %.17g", s->model,
+                         s->layout, s->world, (int)s->job.gather, i + 1, x.loss[i], cpu->loss[i]);
+    for (uint32_t r = 0; r < s->world; r++) {
+        struct traffic_bytes b = check_expected_bytes(x.p, r);
+
+        if (x.n_bytes[r] != cpu->n_bytes[r] || memcmp(x.weights[r], cpu->weights[r], x.n_bytes[r]))
+            ck_abort_msg("%s %s world %u: rank %u has other weights than on the cpu", s->model,
+                         s->layout, s->world, r);
+        if (x.sent[r] != b.sent_intra + b.sent_inter ||
+            x.received[r] != b.recv_intra + b.recv_inter)
+            ck_abort_msg("%s %s world %u: rank %u sent %llu, the program says %llu", s->model,
+                         s->layout, s->world, r, (unsigned long long)x.sent[r],
+                         (unsigned long long)(b.sent_intra + b.sent_inter));
+    }
+    release(&x);
+    arena_release(&a);
+}
+
+static void cpu_and_cuda(const struct setting *s)
+{
+    struct outcome cpu;
+    struct arena a;
+    struct err e = {0};
+
+    arena_init(&a);
+    if (run(s, false, &a, &cpu, &e))
+        ck_abort_msg("%s", e.msg);
+    compare(s, &cpu);
+    release(&cpu);
+    arena_release(&a);
+}
+
+static const char *const layouts[] = {"ddp",          "zero1+owner",  "zero3+owner",
+                                      "zero3+gather", "zero1+gather", "zero3+gather-once",
+                                      "zero3+stock"};
+enum { N_LAYOUTS = sizeof(layouts) / sizeof(layouts[0]) };
+
+START_TEST(every_layout_has_the_bits_of_the_cpu_backend)
+{
+    static const uint32_t worlds[] = {1, 2, 4, 8};
+    static const char *const models[] = {"llama", "gpt2", "block"};
+
+    for (int w = 0; w < 4; w++)
+        for (int l = 0; l < N_LAYOUTS; l++) {
+            struct setting s = small(models[(w + l) % 3], layouts[l], worlds[w]);
+
+            s.seed = (uint64_t)(10 * w + l + 1);
+            s.job.param_dtype = s.job.grad_dtype = l % 2 ? DTYPE_BF16 : DTYPE_FP32;
+            s.job.recompute = w % 2 ? RECOMPUTE_FULL : RECOMPUTE_NONE;
+            s.job.bucket_bytes = 20000;
+            cpu_and_cuda(&s);
+        }
+}
+END_TEST
+
+START_TEST(every_gather_algorithm_has_them)
+{
+    static const enum coll_algo algos[] = {ALGO_P2P, ALGO_RING, ALGO_TREE, ALGO_HIERARCHICAL,
+                                           ALGO_PADDED};
+
+    for (int k = 0; k < 5; k++)
+        for (int l = 1; l < 3; l++)
+            for (uint32_t world = 2; world <= 8; world *= 2) {
+                struct setting s = small("one-layer", layouts[l], world);
+
+                s.job.gather = algos[k];
+                cpu_and_cuda(&s);
+            }
+}
+END_TEST
+
+START_TEST(experts_have_them)
+{
+    for (int l = 0; l < N_LAYOUTS; l++) {
+        struct setting s = small(l % 2 ? "qwen-moe" : "moe", layouts[l], 4);
+
+        cpu_and_cuda(&s);
+    }
+}
+END_TEST
+
+/* NCCL's own reductions, and more than one order of the streams. */
+START_TEST(unordered_reductions_and_other_orders_of_the_streams)
+{
+    for (int l = 0; l < N_LAYOUTS; l++)
+        for (uint64_t seed = 1; seed <= 3; seed++) {
+            struct setting s = small("one-layer", layouts[l], 4);
+            struct outcome x;
+            struct arena a;
+            struct err e = {0};
+
+            arena_init(&a);
+            s.unordered = true;
+            standin_reset(seed);
+            if (run(&s, true, &a, &x, &e))
+                ck_abort_msg("%s: %s", layouts[l], standin_failure() ? standin_failure() : e.msg);
+            ck_assert_ptr_null(standin_failure());
+            release(&x);
+            arena_release(&a);
+        }
+}
+END_TEST
+
+/* Some waits are for what has ended long ago in every order; most are not, and the clocks see those whatever is drawn. */
+START_TEST(a_forgotten_event_is_caught)
+{
+    uint64_t n, found = 0;
+
+    for (uint64_t k = 0, total = 1; k <= total; k++) {
+        struct setting s = small("one-layer", "zero3+owner", 2);
+        struct outcome x;
+        struct arena a;
+        struct err e = {0};
+
+        arena_init(&a);
+        standin_reset(k + 1);
+        standin_forget_wait(k);
+        run(&s, true, &a, &x, &e);
+        n = standin_calls().waits / s.world;
+        if (k == 0) {
+            ck_assert_ptr_null(standin_failure());
+            total = n / STEPS; /* of the first step */
+        } else {
+            found += standin_failure() != NULL;
+        }
+        release(&x);
+        arena_release(&a);
+    }
+    ck_assert_uint_gt(found, n / STEPS / 2);
+}
+END_TEST
+
+/* NCCL is in this program. */
+__attribute__((constructor)) static void setup(void)
+{
+    setenv("BALLAST_NCCL", "", 1);
+}
+
+SUITE_MAIN("cuda/backend", every_layout_has_the_bits_of_the_cpu_backend,
+           every_gather_algorithm_has_them, experts_have_them,
+           unordered_reductions_and_other_orders_of_the_streams, a_forgotten_event_is_caught)
