@@ -63,9 +63,12 @@ static const struct unit_class *class_of(const struct model *m, const struct ten
 static const char *shape_text(const struct tensor *t, struct strbuf *b)
 {
     strbuf_clear(b);
+    if (!t->n_dims)
+        strbuf_add(b, "unknown", 7);
     for (uint32_t i = 0; i < t->n_dims; i++)
         strbuf_printf(b, "%s%llu", i ? ", " : "[", (unsigned long long)t->shape[i]);
-    strbuf_putc(b, ']');
+    if (t->n_dims)
+        strbuf_putc(b, ']');
     return b->s;
 }
 
@@ -118,12 +121,26 @@ struct fold {
     uint64_t count;
 };
 
+/* Equal but for numbers: the layer's, an expert's. */
+static bool same_pattern(const char *x, const char *y)
+{
+    while (*x && *y) {
+        size_t nx = strspn(x, "0123456789"), ny = strspn(y, "0123456789");
+
+        if ((nx > 0) != (ny > 0) || (!nx && *x != *y))
+            return false;
+        x += nx ? nx : 1;
+        y += ny ? ny : 1;
+    }
+    return *x == *y;
+}
+
 static bool same_group(const struct model *m, const struct tensor *x, const struct tensor *y)
 {
     return m->units[x->unit].class_id == m->units[y->unit].class_id && x->slot == y->slot &&
            x->is_bias == y->is_bias && x->role == y->role && x->n_dims == y->n_dims &&
            (x->expert < 0) == (y->expert < 0) && !memcmp(x->shape, y->shape, sizeof(x->shape)) &&
-           (x->slot != SLOT_OTHER || !strcmp(x->name, y->name));
+           (x->slot != SLOT_OTHER || same_pattern(x->name, y->name));
 }
 
 /* "model.layers.3.mlp.experts.7.w1.weight" -> "model.layers.*.mlp.experts.*.w1.weight"; for reading without what all
@@ -181,8 +198,10 @@ static void group_table(const struct view *v, struct table *t)
         table_set_str(t, "role", tensor_role_name(x->role));
         table_set_str(t, "shape", shape_text(x, &b));
         table_set_u64(t, "count", groups[g].count);
-        table_set_u64(t, "params_each", x->numel);
-        table_set_u64(t, "params", x->numel * groups[g].count);
+        if (x->n_dims) {
+            table_set_u64(t, "params_each", x->numel);
+            table_set_u64(t, "params", x->numel * groups[g].count);
+        }
         table_set_str(t, "optimizer", optimizer_of(v, x));
     }
     strbuf_release(&b);
@@ -203,7 +222,8 @@ static void tensor_table(const struct view *v, struct table *t)
         table_set_str(t, "unit", v->m.units[x->unit].name);
         table_set_str(t, "role", tensor_role_name(x->role));
         table_set_str(t, "shape", shape_text(x, &b));
-        table_set_u64(t, "params", x->numel);
+        if (x->n_dims)
+            table_set_u64(t, "params", x->numel);
         table_set_str(t, "optimizer", optimizer_of(v, x));
     }
     strbuf_release(&b);
@@ -285,14 +305,19 @@ static void summary(const struct view *v, struct strbuf *out)
     for (uint32_t c = 0; c < m->n_classes; c++)
         strbuf_printf(&units, "%s%u %s", c ? ", " : "", units_of_class(m, c), m->classes[c].name);
     line(v, out, "model", "%s (%s)", m->name, m->arch);
-    if (m->active_params != m->total_params)
+    if (m->names_only)
+        line(v, out, "parameters", "%s",
+             m->total_params ? units_show_count(m->total_params).s : "unknown");
+    else if (m->active_params != m->total_params)
         line(v, out, "parameters", "%s, of which a token meets %s",
              units_show_count(m->total_params).s, units_show_count(m->active_params).s);
     else
         line(v, out, "parameters", "%s", units_show_count(m->total_params).s);
-    line(v, out, "matrices", "%s in %s tensors: %s", units_show_count(m->matrix_params).s,
+    line(v, out, "matrices", "%s in %s tensors: %s",
+         m->names_only ? "unknown" : units_show_count(m->matrix_params).s,
          units_show_count(m->matrix_tensors).s, optimizer_name(v->optimizer));
-    line(v, out, "tail", "%s in %s tensors: %s", units_show_count(m->tail_params).s,
+    line(v, out, "tail", "%s in %s tensors: %s",
+         m->names_only ? "unknown" : units_show_count(m->tail_params).s,
          units_show_count(m->tail_tensors).s, optimizer_name(OPTIMIZER_ADAMW));
     line(v, out, "units", "%u: %s", m->n_units, units.s);
     if (m->vocab)
@@ -338,9 +363,13 @@ static void add_tensors(const struct view *v, cJSON *to)
         cJSON *o = json_add_object(to, NULL), *shape;
 
         json_add_str(o, "name", x->name);
-        shape = json_add_array(o, "shape");
-        for (uint32_t d = 0; d < x->n_dims; d++)
-            json_add_u64(shape, NULL, x->shape[d]);
+        if (!x->n_dims) {
+            json_add_null(o, "shape");
+        } else {
+            shape = json_add_array(o, "shape");
+            for (uint32_t d = 0; d < x->n_dims; d++)
+                json_add_u64(shape, NULL, x->shape[d]);
+        }
         json_add_str(o, "unit", v->m.units[x->unit].name);
         json_add_str(o, "role", tensor_role_name(x->role));
         json_add_str(o, "optimizer", optimizer_of(v, x));
@@ -349,7 +378,7 @@ static void add_tensors(const struct view *v, cJSON *to)
 
 static int add_ops(const struct view *v, cJSON *to, struct err *e)
 {
-    for (uint32_t c = 0; c < v->m.n_classes; c++) {
+    for (uint32_t c = 0; c < v->m.n_classes && !v->m.names_only; c++) {
         struct unit_graph g;
         struct table t;
         cJSON *o;
@@ -369,6 +398,14 @@ static int add_ops(const struct view *v, cJSON *to, struct err *e)
     return 0;
 }
 
+static void add_known(cJSON *to, const char *key, uint64_t v, bool known)
+{
+    if (known)
+        json_add_u64(to, key, v);
+    else
+        json_add_null(to, key);
+}
+
 static int as_json(const struct view *v, int argc, char **argv, struct strbuf *out, struct err *e)
 {
     const struct model *m = &v->m;
@@ -377,11 +414,11 @@ static int as_json(const struct view *v, int argc, char **argv, struct strbuf *o
 
     json_add_str(doc, "name", m->name);
     json_add_str(doc, "arch", m->arch);
-    json_add_u64(doc, "total_params", m->total_params);
-    json_add_u64(doc, "active_params", m->active_params);
-    json_add_u64(doc, "matrix_params", m->matrix_params);
+    add_known(doc, "total_params", m->total_params, m->total_params != 0);
+    add_known(doc, "active_params", m->active_params, !m->names_only);
+    add_known(doc, "matrix_params", m->matrix_params, !m->names_only);
     json_add_u64(doc, "matrix_tensors", m->matrix_tensors);
-    json_add_u64(doc, "tail_params", m->tail_params);
+    add_known(doc, "tail_params", m->tail_params, !m->names_only);
     json_add_u64(doc, "tail_tensors", m->tail_tensors);
     json_add_bool(doc, "tied", m->tied);
     json_add_str(doc, "quantization", m->quantization);
@@ -394,7 +431,7 @@ static int as_json(const struct view *v, int argc, char **argv, struct strbuf *o
 
         json_add_str(o, "name", m->units[u].name);
         json_add_str(o, "class", m->classes[m->units[u].class_id].name);
-        json_add_u64(o, "params", m->units[u].numel);
+        add_known(o, "params", m->units[u].numel, !m->names_only);
     }
     add_tensors(v, json_add_array(doc, "tensors"));
     json_add_u64(doc, "seq_len", v->seq_len);
@@ -464,8 +501,11 @@ static int view_init(struct view *v, const struct opts *o, struct arena *a, stru
     if (model_opts_read(o, &mo, e))
         return -1;
     mo.seq_len = v->seq_len;
+    mo.incomplete_ok = true;
     if (model_load_with(o->pos[0], &mo, a, &v->m, e))
         return -1;
+    if (v->m.names_only && v->ops)
+        return err_set(e, ERR_INVALID, "--ops: %s", v->m.incomplete);
     if (v->m.max_seq_len && v->seq_len > v->m.max_seq_len) {
         if (seq->set)
             return err_set(e, ERR_INVALID,
@@ -500,7 +540,9 @@ int cmd_model(int argc, char **argv, struct err *e)
             "       ballast model --list\n\n"
             "Tensors, parameter counts, the split into matrices and tail, and the units that are\n"
             "gathered at once.\n\n"
-            "MODEL is a Hugging Face config.json or its folder, a bundled name, or one line:\n"
+            "MODEL is a Hugging Face config.json or its folder, a .safetensors file, an index, a "
+            "list\n"
+            "of tensors in JSON (docs/MODELS.md), a bundled name, or one line:\n"
             "  block:layers=32,hidden=4096,heads=32[,ffn=4*hidden][,kv-heads=heads][,vocab=0]\n"
             "       [,mlp=split-up|gelu|swiglu][,causal=yes|no][,tied=yes|no]\n"
             "A file or folder called like a bundled model comes before it.\n\n",

@@ -9,6 +9,10 @@
     {.name = "split-fused",                                                                        \
      .type = OPT_FLAG,                                                                             \
      .help = "fused q, k, v and fused gate, up as matrices of their own"},                         \
+        {.name = "names",                                                                          \
+         .type = OPT_STRING,                                                                       \
+         .meta = "FILE",                                                                           \
+         .help = "patterns for a list of tensors: roles, units (docs/MODELS.md)"},                 \
     {                                                                                              \
         .name = "also-matrices", .type = OPT_STRING, .meta = "ROLE,...", .dflt_note = "none",      \
         .help = "also for the matrix optimizer: embedding, position, head, router"                 \

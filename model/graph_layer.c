@@ -334,6 +334,7 @@ static uint32_t build_mixer(struct build *b, uint32_t x)
         x = build_mamba2(b, x);
         break;
     case MIXER_NONE:
+    case MIXER_UNKNOWN:
         BUG_ON(true);
     }
     return linear(b, "o", SLOT_O, x, c->hidden, unit_class_v_width(c));
@@ -480,12 +481,38 @@ static uint32_t build_moe(struct build *b, uint32_t in)
 
 /* ---- the layer ---- */
 
+/* A unit of which only the shapes are known: every weight meets every token once, in one product of as many FLOPs. */
+static void build_unknown(struct build *b)
+{
+    uint64_t hidden = b->c->hidden, weights = 0;
+    uint32_t x = value_of(b, "x", hidden), y;
+
+    for (uint32_t i = b->u->first; i < b->u->first + b->u->n; i++) {
+        const struct tensor *t = &b->m->tensors[i];
+
+        if (t->rows > 1 && t->cols > 1 && t->role != ROLE_EMBEDDING && t->role != ROLE_POSITION)
+            weights = build_sum(b, weights, t->numel);
+    }
+    y = x;
+    if (weights) {
+        y = value_of(b, "products", num_ceil_div(weights, hidden));
+        build_gemm(b, "products", x, y, SLOT_N, b->tokens, num_ceil_div(weights, hidden), hidden,
+                   1);
+    }
+    build_residual(b, "sum", "y", x, y);
+}
+
 void build_layer(struct build *b)
 {
     const struct unit_class *c = b->c;
     bool mlp = c->n_experts || c->ffn, pre = !c->norm_after_add;
-    uint32_t x = value_of(b, "x", c->hidden), n1, y, in;
+    uint32_t x, n1, y, in;
 
+    if (c->mixer == MIXER_UNKNOWN) {
+        build_unknown(b);
+        return;
+    }
+    x = value_of(b, "x", c->hidden);
     n1 = pre ? norm_if(b, "norm1", SLOT_NORM1, x) : x;
     if (c->mixer != MIXER_NONE) {
         y = norm_if(b, "norm1_post", SLOT_NORM1_POST, build_mixer(b, n1));

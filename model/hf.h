@@ -34,6 +34,8 @@ struct hf_names {
     const char *of[SLOT_N];
     const char *experts[SLOT_N];
     const char *expert_biases[SLOT_N];
+    const struct hf_names
+        *also; /* names that layers of another kind have in place of these, or NULL */
 };
 
 /* One kind of layer: its class, and the tensors that the class does not tell. */
@@ -54,7 +56,7 @@ struct hf {
         outer; /* the object with the keys; the document, where that is text_config */
     const struct hf_family *fam;
     const struct model_options *opt;
-    struct hf_names names;
+    const struct hf_names *names;
     struct model *m;
     struct arena *a;
     struct model_builder b;

@@ -47,7 +47,7 @@ static const char *name_of(const struct at *x, enum tensor_slot slot)
 {
     const struct hf_names *own = x->l ? x->l->names : NULL;
 
-    return own && own->of[slot] ? own->of[slot] : x->h->names.of[slot];
+    return own && own->of[slot] ? own->of[slot] : x->h->names->of[slot];
 }
 
 static void vector(const struct at *x, enum tensor_slot slot, enum tensor_role role, uint64_t n)
@@ -190,6 +190,7 @@ static void mixer(const struct at *x)
         mamba2(x);
         break;
     case MIXER_NONE:
+    case MIXER_UNKNOWN:
         break;
     }
 }
@@ -242,7 +243,7 @@ static void expert_matrix(const struct at *x, uint64_t i, const char *name, cons
 
 static void expert(const struct at *x, uint64_t i)
 {
-    const struct hf_names *n = &x->h->names;
+    const struct hf_names *n = x->h->names;
     const struct unit_class *c = &x->l->c;
     const char *const *b = n->expert_biases;
 
@@ -403,7 +404,7 @@ void hf_build(struct hf *h)
         struct at x = {.h = h, .l = &h->kinds[h->kind_of[i]]};
 
         snprintf(name, sizeof(name), "layers.%u", (unsigned)i);
-        snprintf(x.prefix, sizeof(x.prefix), "%s.%u.", h->names.layers, (unsigned)i);
+        snprintf(x.prefix, sizeof(x.prefix), "%s.%u.", h->names->layers, (unsigned)i);
         model_builder_unit(&h->b, name, &x.l->c);
         layer(&x);
     }

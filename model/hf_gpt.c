@@ -76,6 +76,10 @@ static const struct hf_names bloom_names = {
            [SLOT_FINAL_NORM] = "ln_f",
            [SLOT_HEAD] = "lm_head"},
 };
+static const struct hf_names falcon_two_norms = {
+    .layers = "transformer.h",
+    .of = {[SLOT_NORM1] = "ln_attn", [SLOT_NORM2] = "ln_mlp"},
+};
 static const struct hf_names falcon_names = {
     .layers = "transformer.h",
     .of = {[SLOT_TOKEN_EMBEDDING] = "transformer.word_embeddings",
@@ -87,6 +91,7 @@ static const struct hf_names falcon_names = {
            [SLOT_DOWN] = "mlp.dense_4h_to_h",
            [SLOT_FINAL_NORM] = "transformer.ln_f",
            [SLOT_HEAD] = "lm_head"},
+    .also = &falcon_two_norms,
 };
 static const struct hf_names mpt_names = {
     .layers = "transformer.blocks",
@@ -145,7 +150,7 @@ static int one_kind(struct hf *h, struct hf_layer *l, const char *layers, struct
 {
     l->c.hidden = h->hidden;
     l->c.tied = h->tied;
-    l->c.fused_qkv = h->names.of[SLOT_QKV] && !h->opt->split_fused;
+    l->c.fused_qkv = h->names->of[SLOT_QKV] && !h->opt->split_fused;
     return hf_add_kinds(h, l, NULL, NULL, e) || hf_check_count(h, layers, e) ? -1 : 0;
 }
 
@@ -343,10 +348,8 @@ static int read_falcon(struct hf *h, struct err *e)
     l.c.position = alibi ? POSITION_ALIBI : POSITION_ROPE;
     l.c.parallel |= grouped;
     l.norm2 = grouped ? norms == 2 : !l.c.parallel;
-    if (grouped && norms == 2) {
-        h->names.of[SLOT_NORM1] = "ln_attn";
-        h->names.of[SLOT_NORM2] = "ln_mlp";
-    }
+    if (grouped && norms == 2)
+        l.names = &falcon_two_norms;
     return one_kind(h, &l, layers, e);
 }
 

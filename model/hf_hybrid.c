@@ -15,6 +15,10 @@
                  [SLOT_DT] = "=linear_attn.dt_bias", [SLOT_A] = "=linear_attn.A_log",              \
                  [SLOT_MIXER_NORM] = "linear_attn.norm"
 
+static const struct hf_names qwen35_delta_names = {
+    .layers = "model.layers",
+    .of = {[SLOT_O] = "linear_attn.out_proj"},
+};
 static const struct hf_names qwen35_names = {
     .layers = "model.layers",
     .of = {QWEN35_OF, HF_LLAMA_MLP, [SLOT_ROUTER] = "mlp.gate",
@@ -25,12 +29,8 @@ static const struct hf_names qwen35_names = {
     .experts = {[SLOT_GATE] = "mlp.experts.*.gate_proj",
                 [SLOT_UP] = "mlp.experts.*.up_proj",
                 [SLOT_DOWN] = "mlp.experts.*.down_proj"},
+    .also = &qwen35_delta_names,
 };
-static const struct hf_names qwen35_delta_names = {
-    .layers = "model.layers",
-    .of = {[SLOT_O] = "linear_attn.out_proj"},
-};
-
 static int delta_sizes(struct hf *h, struct hf_layer *d, struct err *e)
 {
     uint64_t k_heads, v_heads, k_dim, v_dim;
@@ -117,6 +117,10 @@ static int read_qwen35(struct hf *h, struct err *e)
 
 /* ---- Nemotron-H ---- */
 
+static const struct hf_names nemotron_mamba_names = {
+    .layers = "backbone.layers",
+    .of = {[SLOT_O] = "mixer.out_proj"},
+};
 static const struct hf_names nemotron_names = {
     .layers = "backbone.layers",
     .of = {[SLOT_TOKEN_EMBEDDING] = "backbone.embeddings",
@@ -141,12 +145,8 @@ static const struct hf_names nemotron_names = {
            [SLOT_SHARED_UP] = "mixer.shared_experts.up_proj",
            [SLOT_SHARED_DOWN] = "mixer.shared_experts.down_proj"},
     .experts = {[SLOT_UP] = "mixer.experts.*.up_proj", [SLOT_DOWN] = "mixer.experts.*.down_proj"},
+    .also = &nemotron_mamba_names,
 };
-static const struct hf_names nemotron_mamba_names = {
-    .layers = "backbone.layers",
-    .of = {[SLOT_O] = "mixer.out_proj"},
-};
-
 static int nemotron_mamba(struct hf *h, struct hf_layer *l, struct err *e)
 {
     uint64_t heads, dim, groups, state;

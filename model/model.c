@@ -43,7 +43,7 @@ void model_set_matrix_roles(struct model *m, uint32_t also_matrices)
     for (uint32_t i = 0; i < m->n_tensors; i++) {
         struct tensor *t = &m->tensors[i];
 
-        t->is_matrix = (roles >> t->role & 1) && t->rows > 1 && t->cols > 1;
+        t->is_matrix = (roles >> t->role & 1) && (m->names_only || (t->rows > 1 && t->cols > 1));
         if (t->is_matrix) {
             m->matrix_tensors++;
             m->matrix_params += t->numel;
@@ -128,7 +128,7 @@ void model_builder_tensor(struct model_builder *b, const char *name, enum tensor
 {
     struct tensor *t;
 
-    BUG_ON(b->n_units == 0 || n_dims == 0 || n_dims > 4);
+    BUG_ON(b->n_units == 0 || n_dims > 4 || (n_dims == 0 && !b->m->names_only));
     b->tensors = mem_grow(b->tensors, &b->cap_tensors, b->n_tensors + 1, sizeof(*b->tensors));
     t = &b->tensors[b->n_tensors++];
     *t = (struct tensor){.name = arena_strdup(b->a, name),
@@ -138,9 +138,9 @@ void model_builder_tensor(struct model_builder *b, const char *name, enum tensor
                          .slot = slot,
                          .is_bias = is_bias,
                          .expert = expert,
-                         .numel = 1,
-                         .rows = shape[0],
-                         .cols = 1};
+                         .numel = n_dims > 0,
+                         .rows = n_dims ? shape[0] : 0,
+                         .cols = n_dims > 0};
     for (uint32_t i = 0; i < n_dims; i++) {
         t->shape[i] = shape[i];
         b->overflow |= !num_mul(t->numel, shape[i], &t->numel);
@@ -174,7 +174,7 @@ int model_builder_finish(struct model_builder *b, struct err *e)
         const struct tensor *t = &m->tensors[i];
         const struct unit_class *c = &m->classes[m->units[t->unit].class_id];
 
-        if (t->numel == 0)
+        if (t->numel == 0 && !m->names_only)
             return err_set(e, ERR_INVALID, "tensor '%s' has a dimension of 0", t->name);
         b->overflow |= !num_add(m->total_params, t->numel, &m->total_params);
         if ((t->role == ROLE_EMBEDDING && !m->tied) || t->role == ROLE_POSITION)

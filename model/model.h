@@ -130,7 +130,14 @@ enum position_kind { POSITION_NONE, POSITION_ROPE, POSITION_LEARNED, POSITION_AL
 enum unit_kind { UNIT_EMBED, UNIT_LAYER, UNIT_HEAD };
 /* What mixes tokens: softmax attention (MHA, GQA, MQA), the same through latent projections (MLA, arXiv 2405.04434), the
  * gated delta rule (arXiv 2412.06464), Mamba-2 (arXiv 2405.21060), or nothing: a layer that is only an MLP. */
-enum mixer_kind { MIXER_ATTENTION, MIXER_MLA, MIXER_DELTA, MIXER_MAMBA2, MIXER_NONE };
+enum mixer_kind {
+    MIXER_ATTENTION,
+    MIXER_MLA,
+    MIXER_DELTA,
+    MIXER_MAMBA2,
+    MIXER_NONE,
+    MIXER_UNKNOWN /* only the products with its weights are counted, those of the MLP included */
+};
 /* How the scores of experts become weights: softmax over the chosen ones, or anything else. */
 enum route_kind { ROUTE_SOFTMAX_OF_CHOSEN, ROUTE_OTHER };
 
@@ -192,6 +199,8 @@ struct model {
         *quantization; /* how the checkpoint packs its weights, or NULL; shapes are those before */
     const char *notes[MODEL_NOTES]; /* what a reader left out or took for granted, one line each */
     uint32_t n_notes;
+    bool names_only; /* read from names alone: no shapes, and total_params may be 0 (unknown) */
+    const char *incomplete; /* what is missing to plan or simulate it, or NULL */
 };
 
 /* Choices about a model that are not in its files. */
@@ -199,6 +208,8 @@ struct model_options {
     uint64_t seq_len;       /* sizes the learned positions of mlp=gelu */
     bool split_fused;       /* fused q, k, v and fused gate, up are tensors of their own */
     uint32_t also_matrices; /* 1 << role each: of embedding, position, head, router */
+    const char *names;      /* a file of patterns for names of tensors (docs/MODELS.md), or NULL */
+    bool incomplete_ok;     /* do not refuse a model with `incomplete` */
 };
 
 /* Load a model by what the user wrote: a path of a config.json or its directory, of a plan file (its model), a bundled name,

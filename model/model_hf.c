@@ -6,6 +6,7 @@
  * multi-token prediction are no part of the model that is trained here: they are named and left out. */
 #include "core/suggest.h"
 #include "model/hf.h"
+#include "model/tensors.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -107,7 +108,7 @@ static int read_type(struct hf *h, struct err *e)
     if (!h->fam)
         return unknown_type(h, type, e);
     h->m->arch = h->fam->type;
-    h->names = *h->fam->names;
+    h->names = h->fam->names;
     return 0;
 }
 
@@ -176,22 +177,32 @@ static int read_model(struct hf *h, struct err *e)
     return 0;
 }
 
+int model_from_config_tree(const struct json_at *top, const struct model_options *o,
+                           struct arena *a, struct model *m, struct err *e)
+{
+    struct hf h = {.m = m, .a = a, .opt = o, .top = *top};
+    int rc;
+
+    memset(m, 0, sizeof(*m));
+    m->name = arena_strdup(a, top->file);
+    model_builder_init(&h.b, m, a);
+    rc = read_model(&h, e);
+    model_builder_release(&h.b);
+    return rc;
+}
+
 int model_from_config_with(const char *text, size_t len, const char *name,
                            const struct model_options *o, struct arena *a, struct model *m,
                            struct err *e)
 {
-    struct hf h = {.m = m, .a = a, .opt = o};
+    struct json_at top;
     struct json j;
     int rc;
 
     if (json_parse(&j, name, text, len, e))
         return -1;
-    memset(m, 0, sizeof(*m));
-    m->name = arena_strdup(a, name);
-    h.top = json_top(&j);
-    model_builder_init(&h.b, m, a);
-    rc = read_model(&h, e);
-    model_builder_release(&h.b);
+    top = json_top(&j);
+    rc = model_from_config_tree(&top, o, a, m, e);
     json_release(&j);
     return rc;
 }

@@ -72,7 +72,7 @@ const char *const plan_unit_kinds[] = {"embed", "layer", "head", NULL};
 const char *const plan_norms[] = {"rmsnorm", "layernorm", NULL};
 const char *const plan_acts[] = {"swiglu", "gelu", "geglu", "relu", "relu2", NULL};
 const char *const plan_positions[] = {"none", "rope", "learned", "alibi", NULL};
-const char *const plan_mixers[] = {"attention", "mla", "delta", "mamba2", "none", NULL};
+const char *const plan_mixers[] = {"attention", "mla", "delta", "mamba2", "none", "unknown", NULL};
 const char *const plan_columns[] = {"name",  "unit",          "role",      "slot",
                                     "bias",  "expert",        "optimizer", "rule",
                                     "owner", "rows_per_rank", "offset",    "shape"};

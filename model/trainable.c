@@ -57,6 +57,8 @@ static const char *missing_mixer(const struct model *m, const struct unit_class 
         return "the gated delta rule";
     case MIXER_MAMBA2:
         return "Mamba-2";
+    case MIXER_UNKNOWN:
+        return "layers that only their shapes are known of";
     case MIXER_NONE:
         break;
     }

@@ -4,7 +4,7 @@
  * The counts are of parameters: no buffers (rotary frequencies, causal masks), and a tied head once. Where a public
  * total differs for these reasons, the excess is below and must be exactly that. */
 #include "core/json.h"
-#include "model/model.h"
+#include "model/tensors.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -58,6 +58,72 @@ static int check(const char *dir, const char *config, uint64_t want, int *read)
     return bad;
 }
 
+/* Published indices against published configs of the same name: which names are in both, and what else there is. */
+static int check_index(const char *dir, const char *stem, size_t extra_want, int *read)
+{
+    char path[700];
+    struct tensor_list l;
+    const char *missing, *differs;
+    size_t extra = 0;
+    struct json_at top;
+    struct json j;
+    struct arena a;
+    struct model m;
+    struct err e = {0};
+    int bad = 1;
+
+    snprintf(path, sizeof(path), "%s/models/index/%s.model.safetensors.index.json", dir, stem);
+    if (access(path, R_OK))
+        return 0;
+    arena_init(&a);
+    tensor_list_init(&l);
+    if (json_load(&j, path, &e)) {
+        printf("%s\n", e.msg);
+        goto out;
+    }
+    top = json_top(&j);
+    snprintf(path, sizeof(path), "%s/models/%s.json", dir, stem);
+    if (!index_parse(&top, false, &a, &l, &missing, &e) && !model_load(path, 4096, &a, &m, &e)) {
+        tensor_list_clean(&l, &a);
+        differs = tensor_list_differs(&l, &m, &a, &extra);
+        bad = differs != NULL || extra != extra_want || !missing;
+        printf("%-40s %zu names, %zu of other parts, %zu buffers %s\n", stem, l.n, extra,
+               l.n_buffers,
+               differs ? differs
+               : bad   ? "FAILED"
+                       : "");
+        (*read)++;
+    } else {
+        printf("%s\n", e.msg);
+    }
+    json_release(&j);
+out:
+    tensor_list_release(&l);
+    arena_release(&a);
+    return bad;
+}
+
+static int check_indices(const char *dir, int *read)
+{
+    static const struct {
+        const char *stem;
+        size_t extra; /* medgemma: vision tower and projector */
+    } rows[] = {{"Devstral-Small-2507-Mistral-24B", 0},
+                {"Llama-2-7B-fp32", 0},
+                {"Llama-3.2-3B-published", 0},
+                {"Qwen-72B", 0},
+                {"Qwen3.5-25B-REAP-A3B", 0},
+                {"Yi-1.5-6B", 0},
+                {"cogito-qwen-14B-Qwen2.5-14B", 0},
+                {"lzlv_70b-Llama-2-70B", 0},
+                {"medgemma-27b-it-Gemma-3-27B", 439}};
+    int bad = 0;
+
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
+        bad |= check_index(dir, rows[i].stem, rows[i].extra, read);
+    return bad;
+}
+
 int main(void)
 {
     const char *dir = getenv("BALLAST_SHARED"), *config;
@@ -91,6 +157,7 @@ int main(void)
         }
     }
     json_release(&j);
+    bad |= check_indices(dir, &read);
     printf("%d models read\n", read);
     return bad || !read;
 }
