@@ -114,7 +114,7 @@ CASES       := $(sort $(wildcard tests/cli/*.case))
 MPI_SCRIPTS := $(filter-out %/lib.sh,$(sort $(wildcard tests/mpi/*.sh)))
 C_FILES     := $(sort $(wildcard $(foreach d,$(FOLDERS) tests tests/*,$(d)/*.c $(d)/*.h)))
 
-.PHONY: all run test test-run check-san check-deps fuzz fuzz-run bench bench-exec format format-check install uninstall clean help \
+.PHONY: all run test test-run check-san check-deps fuzz fuzz-run bench bench-exec check-exec format format-check install uninstall clean help \
         install-deps tests FORCE
 
 all: $(PROGRAMS) $(MODULES) $(LIB)
@@ -280,6 +280,9 @@ bench: $(BENCHES) all
 	$(if $(BENCHES),,@echo 'no benchmarks: tests/bench/bench_*.c')
 
 # Training for real on this machine: Newton-Schulz against the BLAS, and layouts side by side on RANKS=4 ranks.
+check-exec: all
+	@BUILD='$(BUILD)' sh tests/bench/check_exec.sh
+
 bench-exec: $(OBJ)/tests/bench/bench_exec all
 	@BUILD='$(BUILD)' $<
 	@BUILD='$(BUILD)' sh tests/bench/bench_exec.sh
@@ -318,6 +321,7 @@ help:
 	@echo '  check-deps    who includes whom'
 	@echo '  fuzz          run each fuzz target for FUZZ_SECONDS=$(FUZZ_SECONDS) under clang'
 	@echo '  bench         run the benchmarks; bench-exec trains on this machine, RANKS=4'
+	@echo '  check-exec    the proof of exec over layouts and ranks, a table, RANKS="1 2 3 4 7 8 64"'
 	@echo '  format        clang-format all C; format-check only looks'
 	@echo '  install       into DESTDIR PREFIX=$(PREFIX); uninstall takes it away'
 	@echo '  install-deps  what run and test do first; NO_INSTALL=1 skips it'
