@@ -1,11 +1,12 @@
 /* kernels/functions.h - all kernels by name: X(name, struct of its arguments), for tables and for what wraps each of them. The
- * CPU's are kernel_NAME() of kernels.h and optimizer.h, a device's cuda_NAME() of kernels/cuda.h.
+ * CPU's are kernel_NAME() of kernels.h, precondition.h and optimizer.h, a device's cuda_NAME() of kernels/cuda.h.
  */
 #ifndef BALLAST_KERNELS_FUNCTIONS_H
 #define BALLAST_KERNELS_FUNCTIONS_H
 
 #include "kernels/kernels.h"
 #include "kernels/optimizer.h"
+#include "kernels/precondition.h"
 
 /* Those that are one kernel, or a few without products. */
 #define KERNEL_SIMPLE_FUNCTIONS(X)                                                                 \
@@ -47,7 +48,14 @@
     X(normalize, kernel_normalize)                                                                 \
     X(axpy, kernel_axpy)                                                                           \
     X(sum, kernel_sum)                                                                             \
-    X(reduce, kernel_reduce)
+    X(reduce, kernel_reduce)                                                                       \
+    X(moments, kernel_moments)                                                                     \
+    X(root, kernel_root)                                                                           \
+    X(graft, kernel_graft)                                                                         \
+    X(average, kernel_average)                                                                     \
+    X(adam_step, kernel_adam_step)                                                                 \
+    X(order, kernel_order)                                                                         \
+    X(permute, kernel_permute)
 /* Those that are made of products, decompositions and simple ones. */
 #define KERNEL_COMPOSED_FUNCTIONS(X)                                                               \
     X(orthogonalize, kernel_orthogonalize)                                                         \

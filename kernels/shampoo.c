@@ -1,5 +1,6 @@
 #include "kernels/eigen.h"
 #include "kernels/optimizer.h"
+#include "kernels/precondition.h"
 #include "kernels/storage.h"
 
 #include <math.h>
@@ -33,10 +34,10 @@ size_t kernel_shampoo_state(size_t rows, size_t cols, const struct kernel_shampo
     return n;
 }
 
-/* One block: g, m, v, t (r,c), two (d,d) with d the larger side, eigenvalues, and the eigenproblem's own. */
+/* One block: g, m, t (r,c), two (d,d) with d the larger side, eigenvalues, and the eigenproblem's own. */
 static size_t floats(size_t r, size_t c)
 {
-    size_t d = r > c ? r : c, n = 4 * r * c + 2 * d * d + d;
+    size_t d = r > c ? r : c, n = 3 * r * c + 2 * d * d + d;
 
     return n + n % 2; /* doubles follow */
 }
@@ -52,7 +53,7 @@ struct work {
     const struct kernel_on *on;
     const struct kernel_shampoo *a;
     size_t row, col, r, c; /* of the block */
-    float *g, *m, *v, *t;  /* (r,c) */
+    float *g, *m, *t;      /* (r,c) */
     float *p, *q, *values; /* (d,d), (d,d), (d) */
     void *eigen;
 };
@@ -63,26 +64,16 @@ static void gemm(const struct work *w, bool ta, bool tb, size_t m, size_t n, siz
     w->on->gemm->fn(w->on->gemm->ctx, ta, tb, m, n, k, alpha, a, lda, b, ldb, beta, c, n);
 }
 
-/* Rows of the block out of (rows, cols) from element `base` of p. */
-static void take(const struct work *w, enum dtype d, const void *p, size_t base, float *to)
-{
-    for (size_t i = 0; i < w->r; i++)
-        dtype_load(d, at_const(d, p, base + (w->row + i) * w->a->cols + w->col), to + i * w->c,
-                   w->c);
-}
-
-static void give(const struct work *w, enum dtype d, const float *from, void *p, size_t base)
-{
-    for (size_t i = 0; i < w->r; i++)
-        store(d, from + i * w->c, p, base + (w->row + i) * w->a->cols + w->col, w->c);
-}
-
 /* L = b2 L + (1-b2) g g^T (left) or g^T g; when due, its root. State elements `stat` and `root`, (n,n) each. */
 static void precondition(const struct work *w, bool left, size_t n, size_t stat, size_t root)
 {
     const struct kernel_shampoo_hyper *h = &w->a->hyper;
     enum dtype d = w->a->state_type;
-    double correct = 1 - pow((double)h->beta2, (double)w->a->step), top;
+    const struct kernel_root root_of = {.n = n,
+                                        .correct = 1 - pow((double)h->beta2, (double)w->a->step),
+                                        .ridge = h->ridge,
+                                        .values = w->values,
+                                        .vectors = w->q};
 
     dtype_load(d, at_const(d, w->a->state, stat), w->p, n * n);
     gemm(w, !left, left, n, n, left ? w->c : w->r, 1 - h->beta2, w->g, w->c, w->g, w->c, h->beta2,
@@ -91,47 +82,9 @@ static void precondition(const struct work *w, bool left, size_t n, size_t stat,
     if ((w->a->step - 1) % h->frequency != 0)
         return;
     kernel_eigen(n, w->p, w->values, w->q, w->eigen);
-    top = w->values[0] > 0 ? (double)w->values[0] / correct : 0;
-    for (size_t j = 0; j < n; j++) {
-        double l = w->values[j] > 0 ? (double)w->values[j] / correct : 0;
-        float half_root = 1; /* the root is q half^2 q^T; of nothing but zeros, the identity */
-
-        if (isnan(w->values[j]))
-            half_root = NAN;
-        else if (top > 0)
-            half_root = (float)pow(l + (double)h->ridge * top, -0.125);
-        for (size_t i = 0; i < n; i++)
-            w->q[i * n + j] *= half_root;
-    }
+    kernel_root(w->on, &root_of);
     gemm(w, false, true, n, n, n, 1, w->q, n, w->q, n, 0, w->p);
     store(d, w->p, w->a->state, root, n * n);
-}
-
-/* m and v; the norm of Adam's step. m becomes m/(1-b1^t). */
-static double moments(const struct work *w)
-{
-    const struct kernel_shampoo *a = w->a;
-    const struct kernel_shampoo_hyper *h = &a->hyper;
-    size_t n = w->r * w->c, all = a->rows * a->cols;
-    double c1 = 1 - pow((double)h->beta1, (double)a->step),
-           c2 = 1 - pow((double)h->beta2, (double)a->step), sum = 0;
-
-    take(w, a->state_type, a->state, 0, w->m);
-    take(w, a->state_type, a->state, all, w->v);
-    for (size_t i = 0; i < n; i++) {
-        w->m[i] = h->beta1 * w->m[i] + (1 - h->beta1) * w->g[i];
-        w->v[i] = h->beta2 * w->v[i] + (1 - h->beta2) * w->g[i] * w->g[i];
-    }
-    give(w, a->state_type, w->m, a->state, 0);
-    give(w, a->state_type, w->v, a->state, all);
-    for (size_t i = 0; i < n; i++) {
-        double step;
-
-        w->m[i] = (float)((double)w->m[i] / c1);
-        step = (double)w->m[i] / (sqrt((double)w->v[i] / c2) + (double)h->eps);
-        sum += step * step;
-    }
-    return sqrt(sum);
 }
 
 /* The block's update, from state elements `at` on. */
@@ -140,24 +93,39 @@ static void block(const struct work *w, size_t at)
     const struct kernel_shampoo *a = w->a;
     size_t r = w->r, c = w->c, rr = r * r, cc = c * c;
     enum dtype d = a->state_type;
-    struct kernel_scale by = {.n = r * c, .type = DTYPE_FP32, .alpha = a->grad_scale, .x = w->g};
-    double adam, norm;
+    size_t all = a->rows * a->cols, first = w->row * a->cols + w->col;
+    double adam;
+    const struct kernel_moments moments = {.rows = r,
+                                           .cols = c,
+                                           .ld = a->cols,
+                                           .grad_type = a->grad_type,
+                                           .state_type = d,
+                                           .step = a->step,
+                                           .beta1 = a->hyper.beta1,
+                                           .beta2 = a->hyper.beta2,
+                                           .eps = a->hyper.eps,
+                                           .grad_scale = a->grad_scale,
+                                           .grad = at_const(a->grad_type, a->grad, first),
+                                           .m = at_ptr(d, a->state, first),
+                                           .v = at_ptr(d, a->state, all + first),
+                                           .g = w->g,
+                                           .direction = w->m,
+                                           .adam = &adam};
+    const struct kernel_graft graft = {.rows = r,
+                                       .cols = c,
+                                       .ld = a->cols,
+                                       .x = w->m,
+                                       .adam = a->hyper.graft ? &adam : NULL,
+                                       .to = a->update + first};
 
-    take(w, a->grad_type, a->grad, 0, w->g);
-    kernel_scale(w->on, &by);
-    adam = moments(w);
+    kernel_moments(w->on, &moments);
     precondition(w, true, r, at, at + rr + cc);
     precondition(w, false, c, at + rr, at + 2 * rr + cc);
     dtype_load(d, at_const(d, a->state, at + rr + cc), w->p, rr);
     dtype_load(d, at_const(d, a->state, at + 2 * rr + cc), w->q, cc);
     gemm(w, false, false, r, c, r, 1, w->p, r, w->m, c, 0, w->t);
     gemm(w, false, false, r, c, c, 1, w->t, c, w->q, c, 0, w->m);
-    norm = sqrt(kernel_norm2(w->on, DTYPE_FP32, w->m, r * c));
-    by.alpha = (float)(adam / norm);
-    by.x = w->m;
-    if (a->hyper.graft && norm > 0)
-        kernel_scale(w->on, &by);
-    give(w, DTYPE_FP32, w->m, a->update, 0);
+    kernel_graft(w->on, &graft);
 }
 
 void kernel_shampoo(const struct kernel_on *on, const struct kernel_shampoo *a)
@@ -177,8 +145,7 @@ void kernel_shampoo(const struct kernel_on *on, const struct kernel_shampoo *a)
             n = w.r * w.c;
             w.g = on->workspace;
             w.m = w.g + n;
-            w.v = w.m + n;
-            w.t = w.v + n;
+            w.t = w.m + n;
             w.p = w.t + n;
             w.q = w.p + d * d;
             w.values = w.q + d * d;

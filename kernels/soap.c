@@ -1,5 +1,6 @@
 #include "kernels/eigen.h"
 #include "kernels/optimizer.h"
+#include "kernels/precondition.h"
 #include "kernels/storage.h"
 
 #include <math.h>
@@ -23,10 +24,10 @@ static size_t longest(size_t rows, size_t cols, const struct kernel_soap_hyper *
     return r > c ? r : c;
 }
 
-/* g, m, v, x, t (rows,cols); L, Q, P (d,d); eigenvalues */
+/* g, m, v, x, t (rows,cols); L, Q, P (d,d); eigenvalues twice, places */
 static size_t floats(size_t rows, size_t cols, size_t d)
 {
-    size_t n = 5 * rows * cols + 3 * d * d + d;
+    size_t n = 5 * rows * cols + 3 * d * d + 3 * d;
 
     return n + n % 2; /* doubles follow */
 }
@@ -51,7 +52,8 @@ struct work {
     struct side side[2];
     float *g, *m, *v, *x, *t; /* (rows, cols) */
     float *l, *q, *p;         /* (d,d) */
-    float *values;            /* (d) */
+    float *values;            /* (d), twice: in the old order and sorted */
+    uint32_t *place;          /* (d) */
     void *eigen;
 };
 
@@ -110,48 +112,32 @@ static void begin(const struct work *w, const struct side *s)
     put(w, w->values, s->values, s->n);
 }
 
-/* Where each old column goes, by descending value; equal ones keep their order. */
-static size_t place_of(const float *values, size_t n, size_t i)
-{
-    size_t place = 0;
-
-    for (size_t j = 0; j < n; j++)
-        place += values[j] > values[i] || (values[j] == values[i] && j < i);
-    return place;
-}
-
 /* One step of power iteration on L (in w->l), with v's rows or columns following their eigenvectors. */
 static void refresh(const struct work *w, const struct side *s)
 {
     size_t n = s->n, rows = w->a->rows, cols = w->a->cols;
+    const struct kernel_order order = {.n = n,
+                                       .x = w->q,
+                                       .y = w->p,
+                                       .values = w->values,
+                                       .sorted = w->values + n,
+                                       .place = w->place};
+    const struct kernel_permute columns = {
+        .rows = n, .cols = n, .col_place = w->place, .from = w->p, .to = w->q};
+    const struct kernel_permute follow = {.rows = rows,
+                                          .cols = cols,
+                                          .row_place = s->left ? w->place : NULL,
+                                          .col_place = s->left ? NULL : w->place,
+                                          .from = w->t,
+                                          .to = w->v};
 
     get(w, s->basis, n * n, w->q);
     gemm(w, false, false, n, n, n, 1, w->l, n, w->q, n, 0, w->p);
-    for (size_t j = 0; j < n; j++) {
-        double sum = 0;
-
-        for (size_t i = 0; i < n; i++)
-            sum += (double)w->q[i * n + j] * (double)w->p[i * n + j];
-        w->values[j] = (float)sum;
-        if (isnan(w->values[j])) /* NaN has no place: leave the order alone */
-            w->values[j] = -INFINITY;
-    }
+    kernel_order(w->on, &order);
+    kernel_permute(w->on, &columns);
     memcpy(w->t, w->v, rows * cols * sizeof(*w->v));
-    for (size_t j = 0; j < n; j++) {
-        size_t to = place_of(w->values, n, j);
-
-        for (size_t i = 0; i < n; i++)
-            w->q[i * n + to] = w->p[i * n + j];
-        if (s->left)
-            memcpy(w->v + to * cols, w->t + j * cols, cols * sizeof(*w->v));
-        else
-            for (size_t i = 0; i < rows; i++)
-                w->v[i * cols + to] = w->t[i * cols + j];
-    }
-    memcpy(w->p, w->values, n * sizeof(*w->p));
-    for (size_t j = 0; j < n; j++)
-        w->values[place_of(w->p, n, j)] = w->p[j];
-    put(w, w->values, s->values, n);
+    kernel_permute(w->on, &follow);
+    put(w, order.sorted, s->values, n);
     kernel_qr(n, w->q, w->eigen);
     put(w, w->q, s->basis, n * n);
 }
@@ -163,20 +149,22 @@ static void adam(const struct work *w, uint64_t t)
     size_t n = w->a->rows * w->a->cols;
     float rate = (float)(sqrt(1 - pow((double)h->beta2, (double)t)) /
                          (1 - pow((double)h->beta1, (double)t)));
+    const struct kernel_average mean = {.n = n, .beta = h->beta1, .x = w->g, .mean = w->m};
+    const struct kernel_average square = {
+        .n = n, .beta = h->beta2, .square = true, .x = w->x, .mean = w->v};
+    const struct kernel_adam_step step = {
+        .n = n, .rate = rate, .eps = h->eps, .v = w->v, .x = w->x};
 
     get(w, 0, n, w->m);
     get(w, n, n, w->v);
     memcpy(w->x, w->g, n * sizeof(*w->x));
     rotate(w, false, w->x);
-    for (size_t i = 0; i < n; i++) {
-        w->m[i] = h->beta1 * w->m[i] + (1 - h->beta1) * w->g[i];
-        w->v[i] = h->beta2 * w->v[i] + (1 - h->beta2) * w->x[i] * w->x[i];
-    }
+    kernel_average(w->on, &mean);
+    kernel_average(w->on, &square);
     put(w, w->m, 0, n);
     memcpy(w->x, w->m, n * sizeof(*w->x));
     rotate(w, false, w->x);
-    for (size_t i = 0; i < n; i++)
-        w->x[i] = rate * w->x[i] / (sqrtf(w->v[i]) + h->eps);
+    kernel_adam_step(w->on, &step);
     rotate(w, true, w->x);
 }
 
@@ -193,6 +181,7 @@ static struct work work_of(const struct kernel_on *on, const struct kernel_soap 
     w.q = w.l + d * d;
     w.p = w.q + d * d;
     w.values = w.p + d * d;
+    w.place = (uint32_t *)(void *)(w.values + 2 * d);
     w.eigen = w.g + floats(a->rows, a->cols, d);
     for (int i = 0; i < 2; i++) {
         size_t len = i ? a->cols : a->rows;
