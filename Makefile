@@ -100,9 +100,9 @@ STEMS    := $(MAINS:cli/%_main.c=%)
 PROGRAMS := $(foreach s,$(STEMS),$(call program,$(s)))
 
 TOPOLOGIES  := $(sort $(wildcard topologies/*.json))
-# The backend's test needs CUDA's headers and no library: a stand-in takes their place.
-ON_STANDIN  := tests/cuda/test_backend.c
-HAVE_standin := $(and $(wildcard $(CUDA_HOME)/include/cublas_v2.h),$(wildcard $(CUDA_HOME)/include/nccl.h),$(wildcard kernels/cuda_preconditioner.c))
+# Tests of host code for CUDA need its headers and no library: a stand-in takes their place.
+ON_STANDIN  := tests/cuda/test_backend.c tests/cuda/test_preconditioner.c
+HAVE_standin := $(and $(wildcard $(CUDA_HOME)/include/cublas_v2.h),$(wildcard $(CUDA_HOME)/include/nccl.h))
 TEST_SRCS   := $(sort $(filter-out tests/fuzz/% tests/bench/% $(if $(HAVE_standin),,$(ON_STANDIN)),$(wildcard tests/*/test_*.c)))
 TESTS       := $(TEST_SRCS:%.c=$(OBJ)/%)
 FUZZ_SRCS   := $(sort $(wildcard tests/fuzz/fuzz_*.c))
@@ -206,7 +206,7 @@ $(BUILD)/linked: FORCE
 
 $(TESTS): $(OBJ)/%: $(OBJ)/%.o $(LIB)
 	$(if $(Q),@echo '  LINK  $@')
-	$(Q)$(LINK) -o $@ $(filter %.o %.a,$^) $(CHECK_LIBS) $(ALL_LIBS) $(BASE_LIBS)
+	$(Q)$(LINK) -o $@ $(filter %.o,$^) $(filter %.a,$^) $(CHECK_LIBS) $(ALL_LIBS) $(BASE_LIBS)
 
 # Its objects see CUDA's headers; the runtime, cuBLAS and NCCL are the stand-in's.
 STANDIN_OBJS := $(patsubst %.c,$(OBJ)/%.o,$(sort $(wildcard tests/cuda/standin_*.c)) exec/lib_cuda.c \

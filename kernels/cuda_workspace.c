@@ -32,7 +32,7 @@ struct cuda_shampoo_room cuda_shampoo_room(const struct kernel_shampoo *a)
     x.q = take(&at, d * d, sizeof(float));
     x.values = take(&at, d, sizeof(float));
     x.adam = take(&at, 1, sizeof(double));
-    x.inner = take(&at, cuda_parts(r * c), sizeof(double));
+    x.inner = take(&at, cuda_moments_parts(r, c), sizeof(double));
     x.bytes = at;
     return x;
 }
@@ -124,7 +124,7 @@ size_t cuda_workspace(enum kernel_function f, const struct kernel_on *on, const 
     case KERNEL_FN_normalize:
         return cuda_parts(a.normalize->n) * sizeof(double);
     case KERNEL_FN_moments:
-        return cuda_parts(a.moments->rows * a.moments->cols) * sizeof(double);
+        return cuda_moments_parts(a.moments->rows, a.moments->cols) * sizeof(double);
     case KERNEL_FN_graft:
         return cuda_parts(a.graft->rows * a.graft->cols) * sizeof(double);
     case KERNEL_FN_orthogonalize:

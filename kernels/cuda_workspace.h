@@ -35,6 +35,12 @@ static inline size_t cuda_parts(size_t n)
     return cuda_least(cuda_ceil(n, CUDA_PART), CUDA_MAX_PARTS);
 }
 
+/* Its rows are filled up to packs of 8: at least as many parts as of a sum over the same elements without gaps. */
+static inline size_t cuda_moments_parts(size_t rows, size_t cols)
+{
+    return cuda_parts(rows * cuda_ceil(cols, 8) * 8);
+}
+
 static inline size_t cuda_row_parts(size_t rows)
 {
     return cuda_least(cuda_ceil(rows, CUDA_ROWS_PART), CUDA_MAX_ROW_PARTS);

@@ -324,22 +324,73 @@ TOUCH(reduce, kernel_reduce)
     writes(x, a->out, a->type, a->n);
 }
 
+TOUCH(moments, kernel_moments)
+{
+    size_t block = (a->rows - 1) * a->ld + a->cols;
+
+    reads(x, a->grad, a->grad_type, block);
+    writes(x, a->m, a->state_type, block);
+    writes(x, a->v, a->state_type, block);
+    writes(x, a->g, DTYPE_FP32, a->rows * a->cols);
+    writes(x, a->direction, DTYPE_FP32, a->rows * a->cols);
+    standin_touch(x->t, a->adam, sizeof(*a->adam), true);
+}
+
+TOUCH(root, kernel_root)
+{
+    reads(x, a->values, DTYPE_FP32, a->n);
+    standin_touch(x->t, a->info, sizeof(*a->info), false);
+    writes(x, a->vectors, DTYPE_FP32, a->n * a->n);
+}
+
+TOUCH(graft, kernel_graft)
+{
+    reads(x, a->x, DTYPE_FP32, a->rows * a->cols);
+    standin_touch(x->t, a->adam, sizeof(*a->adam), false);
+    writes(x, a->to, DTYPE_FP32, (a->rows - 1) * a->ld + a->cols);
+}
+
+TOUCH(average, kernel_average)
+{
+    reads(x, a->x, DTYPE_FP32, a->n);
+    writes(x, a->mean, DTYPE_FP32, a->n);
+}
+
+TOUCH(adam_step, kernel_adam_step)
+{
+    reads(x, a->v, DTYPE_FP32, a->n);
+    writes(x, a->x, DTYPE_FP32, a->n);
+}
+
+TOUCH(order, kernel_order)
+{
+    reads(x, a->x, DTYPE_FP32, a->n * a->n);
+    reads(x, a->y, DTYPE_FP32, a->n * a->n);
+    writes(x, a->values, DTYPE_FP32, a->n);
+    writes(x, a->sorted, DTYPE_FP32, a->n);
+    standin_touch(x->t, a->place, a->n * sizeof(*a->place), true);
+}
+
+TOUCH(permute, kernel_permute)
+{
+    standin_touch(x->t, a->row_place, a->rows * sizeof(*a->row_place), false);
+    standin_touch(x->t, a->col_place, a->cols * sizeof(*a->col_place), false);
+    reads(x, a->from, DTYPE_FP32, a->rows * a->cols);
+    writes(x, a->to, DTYPE_FP32, a->rows * a->cols);
+}
+
 /* ---- launches ---- */
+
+/* The device's workspaces, or what the CPU's kernels want who stand in for its own. */
+#define cuda_workspace device_workspace
+#include "kernels/cuda_workspace.c"
+#undef cuda_workspace
 
 size_t cuda_workspace(enum kernel_function f, const struct kernel_on *on, const void *a)
 {
-    (void)f;
-    (void)a;
-    return on->workspace_bytes;
-}
+    size_t n = device_workspace(f, on, a);
 
-const char *cuda_name(enum kernel_function f)
-{
-#define NAME(name, type) #name,
-    static const char *const names[] = {KERNEL_FUNCTIONS(NAME)};
-#undef NAME
-
-    return names[f];
+    return n > on->workspace_bytes ? n : on->workspace_bytes;
 }
 
 #define LAUNCH(fn, arguments)                                                                      \
