@@ -186,7 +186,7 @@ static double common_rate(const struct fit *f, char bound)
 static void unit_links(struct cluster *c, uint32_t ranks)
 {
     c->gpus_per_node = ranks;
-    c->n_nodes = 1;
+    c->n_nodes = c->domain_nodes = 1;
     c->nvswitch = true;
     c->nvlink_Bps = 1e30;
     c->nvlink_efficiency = 1;

@@ -75,7 +75,8 @@ static void figures(const struct cluster *c, struct table *t)
     figure(t, "peak", d->peak_flops / 1e12, "TFLOP/s", "of a GPU, bf16 dense");
     figure(t, "peak_all", gpus * d->peak_flops / 1e15, "PFLOP/s", "of all GPUs");
     figure(t, "hbm", d->hbm_Bps / 1e9, "GB/s", "memory of a GPU");
-    figure(t, "nvlink", r.nvlink_Bps / 1e9, "GB/s", "a GPU to its node, reached");
+    figure(t, "nvlink", r.nvlink_Bps / 1e9, "GB/s", "a GPU to its NVLink domain, reached");
+    figure(t, "nvlink_domain", cluster_domain_gpus(c), "", "GPUs that NVLink connects");
     if (c->nics_per_node) {
         figure(t, "nic", r.nic_Bps / 1e9, "GB/s", "a GPU's share of its NIC, reached");
         figure(t, "node", r.node_Bps / 1e9, "GB/s", "a node into the fabric, reached");

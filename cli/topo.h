@@ -19,10 +19,11 @@ size_t topo_check(const struct cluster *c, struct arena *a, const struct topo_fi
 
 /* Bytes/s, one direction, all reached by large transfers. */
 struct topo_rates {
-    double nvlink_Bps;         /* a GPU */
-    double nic_Bps;            /* a GPU, when all GPUs send: its share of its NIC */
-    double node_Bps;           /* a node into the fabric: NICs that GPUs use */
-    double bisection_Bps;      /* a node, when half of the nodes send to the other half */
+    double nvlink_Bps; /* a GPU */
+    double nic_Bps;    /* a GPU, when all GPUs send: its share of its NIC */
+    double node_Bps;   /* a node into the fabric: NICs that GPUs use */
+    double
+        bisection_Bps; /* a node, when half of the nodes send to the other half; by NVLink in one domain */
     uint32_t gpus_on_busy_nic; /* the most GPUs that share one NIC */
     uint32_t nics_used;
 };

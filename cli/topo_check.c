@@ -25,7 +25,9 @@ struct topo_rates topo_rates(const struct cluster *c)
     r.nic_Bps = nic / r.gpus_on_busy_nic;
     r.node_Bps = r.nics_used * nic;
     r.bisection_Bps = r.node_Bps;
-    if (c->nodes_per_leaf && c->n_nodes > c->nodes_per_leaf)
+    if (c->n_nodes <= c->domain_nodes)
+        r.bisection_Bps = r.nvlink_Bps * c->gpus_per_node;
+    else if (c->nodes_per_leaf && c->n_nodes > c->nodes_per_leaf)
         r.bisection_Bps /= c->oversubscription;
     return r;
 }

@@ -143,6 +143,9 @@ static void draw_node(const struct cluster *c, struct strbuf *out)
                   c->device.name, c->nvswitch ? "NVSwitch" : "direct NVLinks");
     strbuf_printf(out, "  %s: %.4g a GPU to all others\n",
                   c->nvswitch ? "NVSwitch" : "direct links, all pairs", c->nvlink_Bps / 1e9);
+    if (c->domain_nodes > 1)
+        strbuf_printf(out, "  one NVLink domain: %u nodes, %u GPUs\n", c->domain_nodes,
+                      cluster_domain_gpus(c));
     for (uint32_t i = 0; i < n; i++) {
         if (width && width + columns(&boxes[i]) + 1 > ROW_COLUMNS) {
             row(c, &boxes[from], i - from, out);

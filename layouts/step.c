@@ -93,7 +93,7 @@ int lower_begin(struct lower *l, const struct plan *plan, struct arena *a, struc
     p->model = &plan->model;
     p->place = plan->place;
     p->world = plan->world;
-    p->gpus_per_node = plan->cluster.gpus_per_node;
+    p->gpus_per_node = cluster_domain_gpus(&plan->cluster);
     p->n_micro = (uint32_t)plan->job.grad_accum;
     l->graphs = ARENA_NEW(a, struct unit_graph, l->m->n_classes);
     for (uint32_t c = 0; c < l->m->n_classes; c++)

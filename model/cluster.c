@@ -1,6 +1,7 @@
 /* From what the user wrote to a cluster: a bundled name, else a JSON file, or a plan file, whose cluster it takes. The file form is cluster_json.c's. */
 #include "model/cluster.h"
 
+#include "core/num.h"
 #include "core/suggest.h"
 #include "model/bundled.h"
 
@@ -93,9 +94,28 @@ int cluster_resize(struct cluster *c, uint32_t n_nodes, struct err *e)
         return err_set(e, ERR_INVALID,
                        "cluster '%.100s': %u nodes of %u GPUs are more than %d ranks", c->name,
                        n_nodes, c->gpus_per_node, CLUSTER_MAX_RANKS);
-    if (n_nodes > 1 && !c->nics_per_node)
-        return err_set(e, ERR_INVALID, "cluster '%.100s' has no NICs: one node only, not %u",
-                       c->name, n_nodes);
+    if (n_nodes > c->domain_nodes && !c->nics_per_node)
+        return err_set(e, ERR_INVALID, "cluster '%.100s' has no NICs: %s only, not %u", c->name,
+                       c->domain_nodes > 1 ? "one NVLink domain" : "one node", n_nodes);
     c->n_nodes = n_nodes;
     return 0;
+}
+
+struct cluster cluster_by_domain(const struct cluster *c)
+{
+    struct cluster d = *c;
+    uint32_t n = c->domain_nodes;
+
+    if (n <= 1)
+        return d;
+    d.domain_nodes = 1;
+    d.gpus_per_node = c->gpus_per_node * n;
+    d.nics_per_node = c->nics_per_node * n;
+    d.n_nodes = (uint32_t)num_ceil_div(c->n_nodes, n);
+    d.nodes_per_leaf = c->nodes_per_leaf / n; /* whole domains: cluster_json.c refuses else */
+    d.pcie_switches = 0;
+    for (uint32_t g = 0; g < d.gpus_per_node; g++)
+        d.nic_of_gpu[g] = (uint8_t)(g / c->gpus_per_node * c->nics_per_node +
+                                    c->nic_of_gpu[g % c->gpus_per_node]);
+    return d;
 }

@@ -15,7 +15,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-enum { CLUSTER_MAX_GPUS_PER_NODE = 128, CLUSTER_MAX_NICS_PER_NODE = 64 };
+/* The same limits hold for a whole NVLink domain. */
+enum { CLUSTER_MAX_GPUS_PER_NODE = 128, CLUSTER_MAX_NICS_PER_NODE = 128 };
 enum { CLUSTER_MAX_NODES = 131072, CLUSTER_MAX_RANKS = 1 << 24 };
 
 /* One GPU. */
@@ -59,6 +60,7 @@ struct cluster {
     const char *nic_name;           /* "ConnectX-6 HDR InfiniBand", or "" */
     uint32_t n_nodes;               /* set by cluster_resize() */
     bool nvswitch;                  /* else direct links, all pairs */
+    uint32_t domain_nodes;          /* nodes whose GPUs share one NVLink domain; 1: each its own */
     double nvlink_Bps;              /* a GPU's NVLink, one direction, raw */
     double nvlink_efficiency;       /* reached by large transfers */
     double nic_Bps, nic_efficiency; /* a NIC, one direction */
@@ -100,6 +102,17 @@ bool cluster_field(const struct cluster *c, size_t i, struct arena *a, struct cl
 /* 1..CLUSTER_MAX_NODES nodes, at most CLUSTER_MAX_RANKS GPUs in all; several nodes need NICs. */
 /* Ranks fill nodes in order; the last node may be partly used. */
 int cluster_resize(struct cluster *c, uint32_t n_nodes, struct err *e);
+
+/* GPUs that reach each other by NVLink. */
+static inline uint32_t cluster_domain_gpus(const struct cluster *c)
+{
+    return c->gpus_per_node * (c->domain_nodes > 1 ? c->domain_nodes : 1);
+}
+
+/* The same machine with each NVLink domain as one node, which is what decides whether bytes pass NVLink or NICs: the
+ * simulator and the step program see this one. NICs, leaves and n_nodes count accordingly, a last domain that is partly
+ * used as one; PCIe switches are left out, the name is the same. The identity where a domain is one node. */
+struct cluster cluster_by_domain(const struct cluster *c);
 
 static inline uint32_t cluster_node_of(const struct cluster *c, uint32_t rank)
 {

@@ -93,6 +93,7 @@ static const struct field fields[] = {
     {NODE, "gpus", U32, CL(gpus_per_node), 1, CLUSTER_MAX_GPUS_PER_NODE, REQUIRED},
     {NVLINK, "kind", LINK_KIND, CL(nvswitch), 0, 0, REQUIRED},
     {NVLINK, "rate", RATE, CL(nvlink_Bps), 1e3, 1e17, REQUIRED},
+    {NVLINK, "domain_nodes", U32, CL(domain_nodes), 1, CLUSTER_MAX_GPUS_PER_NODE, OPTIONAL},
     {NVLINK, "efficiency", NUMBER, CL(nvlink_efficiency), 1e-3, 1, REQUIRED},
     {NIC, "count", U32, CL(nics_per_node), 1, CLUSTER_MAX_NICS_PER_NODE, REQUIRED},
     {NIC, "rate", RATE, CL(nic_Bps), 1e3, 1e17, REQUIRED},
@@ -439,6 +440,16 @@ static int check(const struct json_at *at, const struct cluster *c, struct err *
             return json_err(at, ERR_INVALID, e, "has device.kernel_rates.%s above device.%s",
                             kernel_name((enum kernel)k),
                             kernel_bound((enum kernel)k) == 'A' ? "peak_bf16" : "hbm");
+    if (cluster_domain_gpus(c) > CLUSTER_MAX_GPUS_PER_NODE ||
+        c->nics_per_node * c->domain_nodes > CLUSTER_MAX_NICS_PER_NODE)
+        return json_err(at, ERR_INVALID, e,
+                        "has an NVLink domain of %u GPUs and %u NICs, expected at most %d and %d",
+                        cluster_domain_gpus(c), c->nics_per_node * c->domain_nodes,
+                        CLUSTER_MAX_GPUS_PER_NODE, CLUSTER_MAX_NICS_PER_NODE);
+    if (c->nodes_per_leaf % c->domain_nodes)
+        return json_err(at, ERR_INVALID, e,
+                        "has fabric.nodes_per_leaf %u, expected whole NVLink domains of %u nodes",
+                        c->nodes_per_leaf, c->domain_nodes);
     if (c->oversubscription > 1 && !c->nodes_per_leaf)
         return json_err(at, ERR_INVALID, e,
                         "has fabric.oversubscription %s, but nodes_per_leaf 0 is one leaf for all, "
@@ -455,7 +466,7 @@ int cluster_from_tree(const struct json_at *at, struct arena *a, struct cluster 
 
     memset(c, 0, sizeof(*c));
     c->nic_name = "";
-    c->n_nodes = 1;
+    c->n_nodes = c->domain_nodes = 1;
     c->oversubscription = 1;
     c->device.tf32_share = 0.5;
     if (json_str(at, "format", &format, e))
@@ -614,6 +625,8 @@ static bool has_field(const struct cluster *c, const struct field *f)
                 return true;
         return false;
     }
+    if (f->kind == U32 && f->presence == OPTIONAL)
+        return *(const uint32_t *)const_member(c, f) > 1;
     return f->presence != OPTIONAL || *(const double *)const_member(c, f) > 0;
 }
 

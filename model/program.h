@@ -258,7 +258,7 @@ struct program {
     const struct placement *place; /* [n_tensors], borrowed from the plan */
     struct known_buffers known;
     uint32_t world;
-    uint32_t gpus_per_node;
+    uint32_t gpus_per_node; /* of an NVLink domain: cluster_by_domain() */
     uint32_t n_micro;
     struct role *roles;
     struct op *ops;

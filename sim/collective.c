@@ -500,11 +500,12 @@ const struct coll_activity *coll_get(struct coll_cache *k, const struct op *o,
 int64_t sim_collective_ps(const struct program *p, const struct cluster *c, const struct op *o,
                           const struct instance *i, enum coll_algo algo, struct arena *a)
 {
+    struct cluster domains = cluster_by_domain(c);
     struct coll_cache k;
     int64_t t;
 
     (void)a;
-    coll_cache_init(&k, p, c);
+    coll_cache_init(&k, p, &domains);
     t = coll_get(&k, o, i, algo)->alone_ps;
     coll_cache_release(&k);
     return t;

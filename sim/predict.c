@@ -263,11 +263,12 @@ static void trace(const struct run *r, struct arena *a, struct prediction *out)
 int sim_predict(const struct program *p, const struct cluster *c, const struct sim_options *o,
                 struct arena *a, struct prediction *out, struct err *e)
 {
+    struct cluster domains = cluster_by_domain(c);
     struct run r;
     int status = -1;
 
     memset(out, 0, sizeof(*out));
-    if (run_program(&r, p, c, o, e))
+    if (run_program(&r, p, &domains, o, e))
         goto out;
     out->step_ps = fluid_makespan_ps(r.f);
     out->n_classes = r.n_classes;

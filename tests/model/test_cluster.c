@@ -73,12 +73,12 @@ static void round_trip(void)
 START_TEST(each_bundled_cluster_loads_and_reads_back)
 {
     arena_init(&arena);
-    ck_assert_uint_ge(bundled_clusters_n, 5);
+    ck_assert_uint_ge(bundled_clusters_n, 14);
     for (size_t i = 0; i < bundled_clusters_n; i++) {
         load(bundled_clusters[i].name);
         ck_assert_str_eq(cl.name, bundled_clusters[i].name);
         ck_assert(*cl.summary && *cl.source);
-        ck_assert_uint_eq(cl.gpus_per_node, 8);
+        ck_assert_uint_eq(cl.gpus_per_node, strcmp(cl.name, "gb200-nvl72") ? 8 : 4);
         ck_assert_uint_eq(cl.n_nodes, 1);
         round_trip();
         ck_assert_int_eq(cluster_resize(&cl, 128, &err), 0);
@@ -103,6 +103,59 @@ START_TEST(every_number_of_a_bundled_cluster_has_a_source)
                 ck_assert_msg(x.source != NULL, "%s: %s", cl.name, x.path);
         }
     }
+    arena_release(&arena);
+}
+END_TEST
+
+/* What a node can send, in Gb/s, as the makers print it, and the memory of its GPUs in GB. */
+START_TEST(nodes_have_the_network_and_the_memory_that_their_makers_print)
+{
+    static const struct {
+        const char *name;
+        double node_Gbps, gpu_GB;
+    } rows[] = {
+        {"nd-a100-v4", 1600, 40},    {"aws-p4d", 400, 40},    {"aws-p4de", 400, 80},
+        {"oci-a100", 1600, 40},      {"aws-p5", 3200, 80},    {"gcp-a3mega", 1600, 80},
+        {"hgx-h200-ndr", 3200, 141}, {"hgx-b200", 3200, 180}, {"gb200-nvl72", 1600, 186},
+    };
+
+    arena_init(&arena);
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        double bytes;
+
+        load(rows[i].name);
+        bytes = (double)cl.device.memory_bytes;
+        ck_assert_double_eq_tol(cl.nics_per_node * cl.nic_Bps * 8 / 1e9, rows[i].node_Gbps, 1e-6);
+        /* makers print GB and mean something between 10^9 and 2^30 */
+        ck_assert_msg(bytes > 0.97e9 * rows[i].gpu_GB && bytes <= 0x1p30 * rows[i].gpu_GB, "%s: %g",
+                      rows[i].name, bytes);
+    }
+    arena_release(&arena);
+}
+END_TEST
+
+START_TEST(an_nvlink_domain_as_one_node)
+{
+    struct cluster d;
+
+    arena_init(&arena);
+    load("gb200-nvl72");
+    ck_assert_uint_eq(cluster_domain_gpus(&cl), 72);
+    ck_assert_int_eq(cluster_resize(&cl, 40, &err), 0);
+    d = cluster_by_domain(&cl);
+    ck_assert_uint_eq(d.gpus_per_node, 72);
+    ck_assert_uint_eq(d.nics_per_node, 72);
+    ck_assert_uint_eq(d.n_nodes, 3); /* 18 + 18 + 4 trays */
+    ck_assert_uint_eq(d.nodes_per_leaf, 8);
+    for (uint32_t g = 0; g < 72; g++)
+        ck_assert_uint_eq(d.nic_of_gpu[g], g);
+    cl.gpus_per_node = 2; /* --gpus-per-node 2: a NIC each in every tray */
+    d = cluster_by_domain(&cl);
+    ck_assert_uint_eq(d.gpus_per_node, 36);
+    ck_assert_uint_eq(d.nic_of_gpu[35], 17 * 4 + 1);
+    load("dgx-a100");
+    d = cluster_by_domain(&cl);
+    ck_assert(!memcmp(&d, &cl, sizeof(d)));
     arena_release(&arena);
 }
 END_TEST
@@ -319,7 +372,7 @@ static const struct {
     {"'rate':'50GB/s'", "'rate':'0GB/s'", ERR_INVALID, "node.nvlink.rate is"},
     {"'rate':'50GB/s'", "'rate':-5", ERR_INVALID, "node.nvlink.rate is -5"},
     {"'direct'", "'nvswich'", ERR_UNKNOWN, "node.nvlink.kind"},
-    {"'count':2", "'count':65", ERR_INVALID, "node.nic.count is 65"},
+    {"'count':2", "'count':129", ERR_INVALID, "node.nic.count is 129"},
     {"'count':2", "'count':0", ERR_INVALID, "node.nic.count is 0"},
     {"[0,0,1,1]", "[0,0,1,2]", ERR_INVALID, "node.nic.of_gpu[3] is 2"},
     {"[0,0,1,1]", "[0,0,1]", ERR_INVALID, "has 3 entries: GPU 3 of 4 has no NIC"},
@@ -415,7 +468,9 @@ START_TEST(a_cluster_has_limits)
 END_TEST
 
 SUITE_MAIN("model/cluster", each_bundled_cluster_loads_and_reads_back,
-           every_number_of_a_bundled_cluster_has_a_source, values_are_what_the_datasheets_print,
+           every_number_of_a_bundled_cluster_has_a_source,
+           nodes_have_the_network_and_the_memory_that_their_makers_print,
+           an_nvlink_domain_as_one_node, values_are_what_the_datasheets_print,
            quantities_take_units_or_base_units, a_field_may_carry_its_source,
            kernels_may_have_rates_of_their_own, gpus_spread_over_nics_in_order,
            a_node_without_nics_is_one_node, a_refusal_says_what_and_where,

@@ -2,6 +2,7 @@
 #include "sim/collective.h"
 #include "tests/suite.h"
 
+#include <math.h>
 #include <string.h>
 
 static struct cluster cl;
@@ -24,7 +25,7 @@ static double time_us(enum coll_kind kind, uint64_t bytes)
                    .loop = PROGRAM_NONE,
                    .coll = {.kind = kind, .bytes = bytes, .wire = DTYPE_BF16}};
     struct program p = {.world = world,
-                        .gpus_per_node = cl.gpus_per_node,
+                        .gpus_per_node = cluster_domain_gpus(&cl),
                         .ops = &o,
                         .n_ops = 1,
                         .groups = &g,
@@ -71,6 +72,25 @@ START_TEST(between_nodes_the_nics_set_the_rate)
     cl.nic_Bps /= 2;
     half = time_us(COLL_ALL_GATHER, 1 << 30);
     ck_assert_double_gt(half, 1.9 * full);
+    arena_release(&arena);
+}
+END_TEST
+
+/* 72 GPUs of 18 trays: 71 steps of NVLink and no NIC; one tray more, and the NICs set the rate. */
+START_TEST(inside_an_nvlink_domain_nodes_do_not_count)
+{
+    double x = 71.0 / 72 * 1073741824 / (0.71 * 900e3), s = pow(72 / 8.0, 0.75), one, two;
+
+    arena_init(&arena);
+    load("gb200-nvl72", 18);
+    one = time_us(COLL_ALL_GATHER, 1 << 30);
+    ck_assert_double_eq_tol(one, 71 * 1.94 + x + 21 * s * x / (x + 27 * s), 1e-2);
+    cl.nic_Bps /= 10;
+    ck_assert(time_us(COLL_ALL_GATHER, 1 << 30) == one);
+    ck_assert_int_eq(cluster_resize(&cl, 19, &err), 0);
+    two = time_us(COLL_ALL_GATHER, 1 << 30);
+    cl.nic_Bps *= 10;
+    ck_assert_double_gt(two, 5 * time_us(COLL_ALL_GATHER, 1 << 30));
     arena_release(&arena);
 }
 END_TEST
@@ -151,5 +171,6 @@ END_TEST
 
 SUITE_MAIN("sim/collective", a_small_all_gather_costs_its_steps,
            a_large_all_gather_costs_its_bytes_and_a_ramp, between_nodes_the_nics_set_the_rate,
-           a_hop_counts_beyond_a_leaf_only, oversubscription_counts_beyond_a_leaf_only,
+           inside_an_nvlink_domain_nodes_do_not_count, a_hop_counts_beyond_a_leaf_only,
+           oversubscription_counts_beyond_a_leaf_only,
            every_algorithm_reads_what_it_sends_and_writes_what_it_gets)
