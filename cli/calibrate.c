@@ -30,7 +30,7 @@ static const struct opt rows[] = {
     {.name = "dtype",
      .type = OPT_CHOICE,
      .choices = dtypes,
-     .dflt = "fp32",
+     .dflt_note = "fp32; bf16 on a GPU",
      .help = "of parameters and gradients of the steps that are measured"},
     {.name = "steps",
      .type = OPT_COUNT,
@@ -140,12 +140,12 @@ static bool by_products(enum kernel k)
            k == KERNEL_NEWTON_SCHULZ;
 }
 
-static void kernel_features(const struct kernel_call *k, double x[N_KERNEL])
+static void kernel_features(const struct kernel_call *k, uint32_t n_sm, double x[N_KERNEL])
 {
     struct device d = {.peak_flops = 1e12,
                        .hbm_Bps = 1e30,
                        .tf32_share = 1,
-                       .n_sm = 1,
+                       .n_sm = n_sm,
                        .gemm_efficiency = 1,
                        .hbm_efficiency = 1,
                        .attention_flops = 1e30,
@@ -217,18 +217,69 @@ static void coll_features(const struct program *p, const struct op *o, const str
 
 /* ---- what is measured ---- */
 
+/* Models and products that fill the machine and take seconds in all. */
+enum { N_MODELS = 3, N_GRID = 7 };
+struct sizes {
+    const char *models[N_MODELS];
+    uint64_t seq_len, grid[N_GRID][3];
+};
+static const struct sizes on_cores = {
+    .models = {"block:layers=2,hidden=256,ffn=1024,heads=4,mlp=swiglu,vocab=512",
+               "block:layers=1,hidden=512,ffn=1024,heads=8,mlp=gelu,vocab=1024",
+               "block:layers=3,hidden=128,ffn=512,heads=4,mlp=swiglu,vocab=256"},
+    .seq_len = 256,
+    .grid = {{256, 256, 256},
+             {256, 1024, 256},
+             {256, 256, 1024},
+             {512, 512, 512},
+             {1024, 1024, 256},
+             {256, 1024, 1024},
+             {1024, 1024, 1024}}};
+static const struct sizes on_gpu = {
+    .models = {"block:layers=2,hidden=4096,ffn=14336,heads=32,kv-heads=8,mlp=swiglu,vocab=32000",
+               "block:layers=2,hidden=2048,ffn=8192,heads=16,mlp=gelu,vocab=50304",
+               "block:layers=4,hidden=1024,ffn=4096,heads=16,mlp=swiglu,vocab=32000"},
+    .seq_len = 2048,
+    .grid = {{2048, 1024, 1024},
+             {2048, 4096, 1024},
+             {4096, 4096, 4096},
+             {4096, 14336, 4096},
+             {4096, 4096, 14336},
+             {2048, 32000, 2048},
+             {8192, 8192, 8192}}};
+
 struct calibration {
     struct opts opts;
     struct arena arena;
     struct machine on;
     struct fit kernels, colls;
+    const struct sizes *sizes;
     double peak_flops, copy_Bps, call_s, link_Bps;
+    double fp32_share; /* of the rate of products in dtype */
     uint64_t n_steps;
     enum dtype dtype;
     struct cluster cluster;
     struct table table;
     struct strbuf out;
 };
+
+static bool is_gpu(const struct calibration *c)
+{
+    return c->on.b.device.n_sm > 1;
+}
+
+static struct kernel_call product(const struct calibration *c, int i)
+{
+    const uint64_t *g = c->sizes->grid[i];
+
+    return (struct kernel_call){.kernel = KERNEL_GEMM,
+                                .m = g[0],
+                                .n = g[1],
+                                .k = g[2],
+                                .batch = 1,
+                                .launches = 1,
+                                .fp32 = c->dtype == DTYPE_FP32};
+}
 
 static const struct table_col cols[] = {
     {"what", "what", TABLE_TEXT, 0, TABLE_AUTO},
@@ -259,7 +310,7 @@ static void make_job(const struct calibration *c, struct plan *p, const char *la
                           .layout = layout,
                           .optimizer = o,
                           .ns_steps = 5,
-                          .seq_len = 256,
+                          .seq_len = c->sizes->seq_len,
                           .micro_batch = 1,
                           .grad_accum = 1,
                           .param_dtype = c->dtype,
@@ -337,7 +388,7 @@ static int steps(struct calibration *c, const char *model, const char *layout, e
         if (op->kind == OP_COMPUTE) {
             struct kernel_call call = op_call(&p, op, s[i].id.item);
 
-            kernel_features(&call, x);
+            kernel_features(&call, c->on.b.device.n_sm, x);
             fit_add(&c->kernels, x, s[i].s);
             if (by_products(call.kernel) && call.flops)
                 c->peak_flops = fmax(c->peak_flops, (double)call.flops / s[i].s);
@@ -355,11 +406,6 @@ out:
 
 static int all_steps(struct calibration *c, struct err *e)
 {
-    static const char *const models[] = {
-        "block:layers=2,hidden=256,ffn=1024,heads=4,mlp=swiglu,vocab=512",
-        "block:layers=1,hidden=512,ffn=1024,heads=8,mlp=gelu,vocab=1024",
-        "block:layers=3,hidden=128,ffn=512,heads=4,mlp=swiglu,vocab=256",
-    };
     static const struct {
         const char *layout;
         enum optimizer optimizer;
@@ -368,17 +414,12 @@ static int all_steps(struct calibration *c, struct err *e)
                 {"zero1+owner", OPTIMIZER_MUON},
                 {"zero3+owner", OPTIMIZER_MUON}};
 
-    for (size_t m = 0; m < sizeof(models) / sizeof(models[0]); m++)
+    for (size_t m = 0; m < N_MODELS; m++)
         for (size_t l = 0; l < (c->on.t.size > 1 ? sizeof(many) / sizeof(many[0]) : 1); l++)
-            if (steps(c, models[m], many[l].layout, many[l].optimizer, e))
+            if (steps(c, c->sizes->models[m], many[l].layout, many[l].optimizer, e))
                 return err_prefix(e, "%s", many[l].layout);
     return 0;
 }
-
-static const uint64_t grid[][3] = {{256, 256, 256},   {256, 1024, 256},  {256, 256, 1024},
-                                   {512, 512, 512},   {1024, 1024, 256}, {256, 1024, 1024},
-                                   {1024, 1024, 1024}};
-enum { N_GRID = sizeof(grid) / sizeof(grid[0]) };
 
 static void alone(struct calibration *c, double s[N_GRID])
 {
@@ -386,20 +427,19 @@ static void alone(struct calibration *c, double s[N_GRID])
 
     machine_doing(&c->on, "products and copies alone");
     for (int i = 0; i < N_GRID; i++) {
-        struct kernel_call k = {.kernel = KERNEL_GEMM,
-                                .m = grid[i][0],
-                                .n = grid[i][1],
-                                .k = grid[i][2],
-                                .batch = 1,
-                                .launches = 1};
+        struct kernel_call k = product(c, i);
 
-        s[i] = sample_gemm(&c->on.b, k.m, k.n, k.k);
-        kernel_features(&k, x);
-        if (c->dtype == DTYPE_FP32) /* others convert around the product */
-            fit_add(&c->kernels, x, s[i]);
+        s[i] = sample_gemm(&c->on.b, c->dtype, k.m, k.n, k.k);
+        kernel_features(&k, c->on.b.device.n_sm, x);
+        fit_add(&c->kernels, x, s[i]);
         c->peak_flops = fmax(c->peak_flops, 2.0 * (double)(k.m * k.n * k.k) / s[i]);
     }
-    c->copy_Bps = sample_copy_Bps(&c->on.b, 64 << 20);
+    if (c->dtype != DTYPE_FP32 && is_gpu(c)) {
+        struct kernel_call k = product(c, N_GRID - 1);
+
+        c->fp32_share = s[N_GRID - 1] / sample_gemm(&c->on.b, DTYPE_FP32, k.m, k.n, k.k);
+    }
+    c->copy_Bps = sample_copy_Bps(&c->on.b, is_gpu(c) ? 1 << 30 : 64 << 20);
     c->call_s = sample_launch_s(&c->on.b);
 }
 
@@ -450,21 +490,22 @@ static int collectives_alone(struct calibration *c, struct coll_row **out, size_
 
 /* ---- the cluster ---- */
 
-static const char *cpu_model(struct arena *a)
+/* "nvidia-h200": what a name of a cluster is made of. */
+static const char *slug(struct arena *a, const char *name)
 {
-    FILE *f = fopen("/proc/cpuinfo", "r");
-    const char *model = "this machine";
-    char line[8192], *v;
+    char *s = arena_strdup(a, name), *to = s;
 
-    while (f && fgets(line, sizeof(line), f))
-        if (!strncmp(line, "model name", 10) && (v = strchr(line, ':'))) {
-            v[strcspn(v, "\n")] = 0;
-            model = arena_strdup(a, v + 1 + strspn(v + 1, " "));
-            break;
-        }
-    if (f)
-        fclose(f);
-    return model;
+    for (const char *p = name; *p; p++)
+        if ((*p >= 'a' && *p <= 'z') || (*p >= '0' && *p <= '9'))
+            *to++ = *p;
+        else if (*p >= 'A' && *p <= 'Z')
+            *to++ = (char)(*p - 'A' + 'a');
+        else if (to > s && to[-1] != '-')
+            *to++ = '-';
+    while (to > s && to[-1] == '-')
+        to--;
+    *to = 0;
+    return s;
 }
 
 static uint64_t resident_bytes(void)
@@ -512,22 +553,23 @@ static void describe(struct calibration *c, uint64_t context)
     struct cluster *k = &c->cluster;
     struct device *d = &k->device;
     uint32_t ranks = c->on.t.size;
-    const char *cpu = cpu_model(&c->arena), **sources;
-    uint64_t memory = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
+    const struct backend_device *on = &c->on.b.device;
+    const char *cpu = on->name, **sources;
 
     unit_links(k, ranks);
-    k->name = arena_printf(&c->arena, "cpu-%u", ranks);
+    k->name = is_gpu(c) ? arena_printf(&c->arena, "%s-x%u", slug(&c->arena, cpu), ranks)
+                        : arena_printf(&c->arena, "cpu-%u", ranks);
     k->summary = arena_printf(&c->arena, "%u ranks on %s, %s products, %s%s", ranks, cpu,
-                              c->on.gemm_name, dtypes[opts_get(&c->opts, "dtype")->u64],
+                              is_gpu(c) ? "cuBLAS" : c->on.gemm_name, dtype_name(c->dtype),
                               c->on.b.cpu_clock ? ", CPU time" : "");
     k->source = arena_printf(&c->arena, "ballast calibrate %s", ballast_version);
     k->nic_name = "";
-    d->name = arena_printf(&c->arena, "a rank on %s", cpu);
-    d->memory_bytes = memory / ranks;
-    d->context_bytes = context;
+    d->name = is_gpu(c) ? cpu : arena_printf(&c->arena, "a rank on %s", cpu);
+    d->memory_bytes = is_gpu(c) ? on->memory_bytes : on->memory_bytes / ranks;
+    d->context_bytes = on->context_bytes ? on->context_bytes : context;
     d->peak_flops = c->peak_flops;
-    d->n_sm = 1;
-    d->tf32_share = 1; /* products are fp32 whatever the storage is */
+    d->n_sm = on->n_sm;
+    d->tf32_share = fmin(c->fp32_share, 1);
     d->gemm_efficiency = share(1 / fmax(c->kernels.x[X_WORK], 1e-19), &d->peak_flops);
     d->gemm_k0 = fmin(c->kernels.x[X_AREA] / fmax(c->kernels.x[X_WORK], 1e-19), 1e6);
     d->hbm_Bps = c->copy_Bps;
@@ -601,15 +643,10 @@ static void tell(struct calibration *c, const double gemm[N_GRID], const struct 
     double x[MAX_X];
 
     for (int i = 0; i < N_GRID; i++) {
-        struct kernel_call k = {.kernel = KERNEL_GEMM,
-                                .m = grid[i][0],
-                                .n = grid[i][1],
-                                .k = grid[i][2],
-                                .batch = 1,
-                                .launches = 1};
+        struct kernel_call k = product(c, i);
         double flops = 2.0 * (double)(k.m * k.n * k.k);
 
-        kernel_features(&k, x);
+        kernel_features(&k, c->on.b.device.n_sm, x);
         row(c, "product",
             arena_printf(&c->arena, "%llu x %llu x %llu", (unsigned long long)k.m,
                          (unsigned long long)k.n, (unsigned long long)k.k),
@@ -672,7 +709,11 @@ static int run(struct calibration *c, struct err *e)
 
     c->kernels.n = N_KERNEL;
     c->colls.n = N_COLL;
-    c->dtype = dtype_of[opts_get(&c->opts, "dtype")->u64];
+    c->sizes = is_gpu(c) ? &on_gpu : &on_cores;
+    c->fp32_share = 1; /* of a BLAS: products are fp32 whatever the storage is */
+    c->dtype = opts_get(&c->opts, "dtype")->set ? dtype_of[opts_get(&c->opts, "dtype")->u64]
+               : is_gpu(c)                      ? DTYPE_BF16
+                                                : DTYPE_FP32;
     if (c->on.t.size > CLUSTER_MAX_GPUS_PER_NODE)
         return err_set(e, ERR_INVALID, "%u ranks; a node has at most %d", c->on.t.size,
                        CLUSTER_MAX_GPUS_PER_NODE);

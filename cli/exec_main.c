@@ -70,6 +70,12 @@ static const struct opt rows[] = {
      .type = OPT_STRING,
      .meta = "FILE",
      .help = "write what was measured as rows for ballast validate"},
+    {.name = "cluster",
+     .letter = 'c',
+     .type = OPT_STRING,
+     .meta = "CLUSTER",
+     .dflt_note = "the plan's",
+     .help = "predict for this one (what calibrate wrote); as many GPUs a node as the plan's"},
     {.name = "plant",
      .type = OPT_STRING,
      .meta = "FAULT",
@@ -205,7 +211,7 @@ static int replay(struct session *s, int argc, char **argv, struct err *e)
     uint64_t n = opts_get(&s->opts, "steps")->u64, warm = opts_get(&s->opts, "warmup")->u64;
     struct exec_run r;
     struct measured m;
-    int status = measured_init(&m, &s->plan, &s->program, e);
+    int status = measured_init(&m, &s->plan, &s->program, !s->on.b.device.overlaps, e);
 
     if (!status)
         status = exec_init(&r, &s->plan, &s->program, &s->on.b, &s->o, e);
@@ -281,6 +287,26 @@ static int check_files(const struct session *s, struct err *e)
     return output_check_targets(&s->opts, e);
 }
 
+/* Another profile for the prediction; who is on which node, and so what moves between nodes, has to stay. */
+static int other_cluster(struct session *s, struct err *e)
+{
+    const char *name = opts_get(&s->opts, "cluster")->text;
+    struct cluster c;
+
+    if (!name)
+        return 0;
+    if (cluster_load(name, &s->arena, &c, e))
+        return err_prefix(e, "--cluster");
+    if (c.gpus_per_node != s->plan.cluster.gpus_per_node && s->plan.world > 1)
+        return err_set(e, ERR_INVALID,
+                       "--cluster: '%.100s' has %u GPUs a node, the plan's '%.100s' has %u", c.name,
+                       c.gpus_per_node, s->plan.cluster.name, s->plan.cluster.gpus_per_node);
+    if (cluster_resize(&c, s->plan.cluster.n_nodes, e))
+        return err_prefix(e, "--cluster");
+    s->plan.cluster = c;
+    return 0;
+}
+
 static int session_run(struct session *s, int argc, char **argv, struct err *e)
 {
     const char *plant = opts_get(&s->opts, "plant")->text;
@@ -288,8 +314,8 @@ static int session_run(struct session *s, int argc, char **argv, struct err *e)
     if (plant && plant_parse(plant, &s->plant, e))
         return -1;
     if (opts_positionals(&s->opts, 1, 1, "PLAN", e) || check_files(s, e) ||
-        plan_load(s->opts.pos[0], &s->arena, &s->plan, e) || layout_check(&s->plan, e) ||
-        layout_lower(&s->plan, &s->arena, &s->program, e))
+        plan_load(s->opts.pos[0], &s->arena, &s->plan, e) || other_cluster(s, e) ||
+        layout_check(&s->plan, e) || layout_lower(&s->plan, &s->arena, &s->program, e))
         return -1;
     if (s->on.t.size != s->plan.world)
         return err_set(e, ERR_INVALID, "'%s' is for %u ranks, this job has %u%s", s->opts.pos[0],

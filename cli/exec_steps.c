@@ -113,7 +113,7 @@ static void add_row(cJSON *rows, const struct row *x, const char *metric, double
     json_add_u64(o, "gpus", p->world);
     json_add_str(o, "layout", p->layout_full);
     json_add_str(o, "optimizer", optimizer_name(p->job.optimizer));
-    json_add_bool(o, "serial", true);
+    json_add_bool(o, "serial", x->m->serial);
     add_job(json_add_object(o, "job"), &p->job);
     json_add_str(o, "metric", metric);
     json_add_double(o, "value", value);

@@ -123,7 +123,7 @@ static void predicted_rank(const struct measured *m, uint32_t rank, double sum[N
         end = x->end_ps > end ? x->end_ps : end;
     }
     sum[CLASS_TOTAL] = 1e-12 * (double)busy;
-    sum[CLASS_WAITING] = 1e-12 * (double)(end - busy);
+    sum[CLASS_WAITING] = end > busy ? 1e-12 * (double)(end - busy) : 0;
 }
 
 static void largest(double *to, const double *x, size_t n)
@@ -132,15 +132,17 @@ static void largest(double *to, const double *x, size_t n)
         to[i] = x[i] > to[i] ? x[i] : to[i];
 }
 
-int measured_init(struct measured *m, const struct plan *plan, struct program *p, struct err *e)
+int measured_init(struct measured *m, const struct plan *plan, struct program *p, bool serial,
+                  struct err *e)
 {
-    struct sim_options so = {.serial = true, .keep_trace = true};
+    struct sim_options so = {.serial = serial, .keep_trace = true};
     bool *done;
 
     memset(m, 0, sizeof(*m));
     arena_init(&m->arena);
     m->plan = plan;
     m->p = p;
+    m->serial = serial;
     for (uint32_t i = 0; i < p->n_ops; i++)
         if (p->ops[i].kind == OP_COLLECTIVE && p->ops[i].coll.algo == ALGO_AUTO)
             p->ops[i].coll.algo = ALGO_RING;

@@ -45,6 +45,7 @@ struct measured_memory {
 struct measured {
     const struct plan *plan;
     const struct program *p;
+    bool serial; /* one operation after the other: the backend's streams do not overlap */
     struct prediction predicted;   /* with instances */
     double predicted_s[N_CLASSES]; /* largest over ranks */
     uint64_t n_ops[N_CLASSES];     /* of a step, largest over ranks; none: the class has no row */
@@ -58,7 +59,8 @@ struct measured {
 
 /* Predicts the program as exec runs it: one operation after the other, rings where nothing else was asked for (which it
  * writes into the program). Release also after a failure. */
-int measured_init(struct measured *m, const struct plan *plan, struct program *p, struct err *e);
+int measured_init(struct measured *m, const struct plan *plan, struct program *p, bool serial,
+                  struct err *e);
 void measured_release(struct measured *m);
 /* What the last step took. Collective: every rank calls it after the same step. */
 int measured_step(struct measured *m, struct exec_run *r, struct err *e);

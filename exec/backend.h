@@ -78,8 +78,18 @@ struct backend_library {
                        const struct coll_call *c);
 };
 
+/* What a rank computes on, filled in by open(). */
+struct backend_device {
+    char name[160];
+    uint64_t memory_bytes;  /* of it, shared by the ranks that use it */
+    uint64_t context_bytes; /* taken before anything is allocated; 0: look at the process */
+    uint32_t n_sm;          /* 1: a core */
+    bool overlaps;          /* streams run beside one another */
+};
+
 struct backend {
     const struct backend_library *lib;
+    struct backend_device device;
     struct transport *t;
     bool cpu_clock;
     void *ctx;    /* owned by lib */

@@ -6,7 +6,9 @@
 
 #include "core/mem.h"
 
+#include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 enum { NONE = UINT32_MAX, ARGS = 192 };
 
@@ -408,6 +410,25 @@ static void cpu_collective(struct backend *b, enum stream s, const struct coll_g
 
 /* ---- start and end ---- */
 
+static void describe(struct backend_device *d)
+{
+    FILE *f = fopen("/proc/cpuinfo", "r");
+    char line[8192], *v;
+
+    *d = (struct backend_device){.name = "this machine",
+                                 .memory_bytes = (uint64_t)sysconf(_SC_PHYS_PAGES) *
+                                                 (uint64_t)sysconf(_SC_PAGESIZE),
+                                 .n_sm = 1};
+    while (f && fgets(line, sizeof(line), f))
+        if (!strncmp(line, "model name", 10) && (v = strchr(line, ':'))) {
+            v[strcspn(v, "\n")] = 0;
+            snprintf(d->name, sizeof(d->name), "%s", v + 1 + strspn(v + 1, " "));
+            break;
+        }
+    if (f)
+        fclose(f);
+}
+
 static int cpu_open(struct backend *b, const struct backend_options *o, struct err *e)
 {
     struct cpu *x = MEM_NEW(struct cpu, 1);
@@ -417,6 +438,7 @@ static int cpu_open(struct backend *b, const struct backend_options *o, struct e
     x->t = o->transport;
     x->random = o->shuffle ? (o->shuffle * UINT64_C(0x9e3779b97f4a7c15)) | 1 : 0;
     b->ctx = x;
+    describe(&b->device);
     return 0;
 }
 

@@ -665,6 +665,23 @@ static int make_streams(struct backend *b, struct cuda *x)
     return 0;
 }
 
+static int describe(struct backend *b, struct cuda *x)
+{
+    struct cudaDeviceProp p;
+    size_t left = 0, all = 0;
+    int n_sm = 0;
+
+    if (!ok(b, cudaGetDeviceProperties(&p, x->device), "cudaGetDeviceProperties") ||
+        !ok(b, cudaDeviceGetAttribute(&n_sm, cudaDevAttrMultiProcessorCount, x->device),
+            "cudaDeviceGetAttribute") ||
+        !ok(b, cudaMemGetInfo(&left, &all), "cudaMemGetInfo"))
+        return -1;
+    b->device = (struct backend_device){
+        .memory_bytes = all, .context_bytes = all - left, .n_sm = (uint32_t)n_sm, .overlaps = true};
+    snprintf(b->device.name, sizeof(b->device.name), "%.159s", p.name);
+    return 0;
+}
+
 static void cuda_close(struct backend *b)
 {
     struct cuda *x = cuda_of(b);
@@ -701,7 +718,7 @@ static int cuda_open(struct backend *b, const struct backend_options *o, struct 
     x->b = b;
     x->watchdog_s = o->transport->watchdog_s > 0 ? o->transport->watchdog_s : 60;
     status = take_gpu(x, o->transport, e);
-    if (!status && make_streams(b, x))
+    if (!status && (make_streams(b, x) || describe(b, x)))
         status = backend_status(b, e);
     if (!status && o->transport->size > 1)
         status = join(x, o->transport, e);

@@ -76,24 +76,29 @@ int sample_steps(const struct plan *plan, const struct program *p, struct backen
 
 enum { REPEAT = 5 };
 
-/* Room on the backend, filled with small numbers. */
-static void *filled(struct backend *b, size_t bytes)
+/* Room on the backend, filled with small numbers of a type. */
+static void *filled(struct backend *b, enum dtype d, size_t n)
 {
-    size_t n = bytes / sizeof(float);
-    float *host = MEM_NEW(float, n), *x = backend_alloc(b, STREAM_COMPUTE, bytes);
+    enum { BLOCK = 1 << 16 };
+    size_t bytes = dtype_bytes(d, n);
+    float *f = MEM_NEW(float, BLOCK);
+    char *host = mem_alloc(BLOCK, sizeof(*f)), *x = backend_alloc(b, STREAM_COMPUTE, bytes);
 
-    for (size_t i = 0; i < n; i++)
-        host[i] = (float)(i % 7) - 3;
-    b->lib->upload(b, STREAM_COMPUTE, x, host, n * sizeof(*x));
+    for (size_t i = 0; i < BLOCK; i++)
+        f[i] = (float)(i % 7) - 3;
+    dtype_store(d, f, host, BLOCK);
+    for (size_t i = 0; i < n; i += BLOCK)
+        b->lib->upload(b, STREAM_COMPUTE, x + dtype_bytes(d, i), host,
+                       dtype_bytes(d, n - i < BLOCK ? n - i : BLOCK));
     b->lib->sync(b);
     mem_free(host);
+    mem_free(f);
     return x;
 }
 
-double sample_gemm(struct backend *b, uint64_t m, uint64_t n, uint64_t k)
+double sample_gemm(struct backend *b, enum dtype d, uint64_t m, uint64_t n, uint64_t k)
 {
-    float *x = filled(b, m * k * sizeof(*x)), *y = filled(b, k * n * sizeof(*y)),
-          *z = filled(b, m * n * sizeof(*z));
+    void *x = filled(b, d, m * k), *y = filled(b, d, k * n), *z = filled(b, d, m * n);
     const struct backend_gemm g = {.m = m,
                                    .n = n,
                                    .k = k,
@@ -101,9 +106,9 @@ double sample_gemm(struct backend *b, uint64_t m, uint64_t n, uint64_t k)
                                    .a = x,
                                    .b = y,
                                    .c = z,
-                                   .a_type = DTYPE_FP32,
-                                   .b_type = DTYPE_FP32,
-                                   .c_type = DTYPE_FP32,
+                                   .a_type = d,
+                                   .b_type = d,
+                                   .c_type = d,
                                    .lda = k,
                                    .ldb = n,
                                    .ldc = n};
@@ -122,15 +127,15 @@ double sample_gemm(struct backend *b, uint64_t m, uint64_t n, uint64_t k)
         else
             took[r] = once;
     }
-    backend_free(b, STREAM_COMPUTE, x, m * k * sizeof(*x));
-    backend_free(b, STREAM_COMPUTE, y, k * n * sizeof(*y));
-    backend_free(b, STREAM_COMPUTE, z, m * n * sizeof(*z));
+    backend_free(b, STREAM_COMPUTE, x, dtype_bytes(d, m * k));
+    backend_free(b, STREAM_COMPUTE, y, dtype_bytes(d, k * n));
+    backend_free(b, STREAM_COMPUTE, z, dtype_bytes(d, m * n));
     return median(took, REPEAT);
 }
 
 double sample_copy_Bps(struct backend *b, size_t bytes)
 {
-    char *x = filled(b, bytes), *y = filled(b, bytes);
+    char *x = filled(b, DTYPE_FP32, bytes / 4), *y = filled(b, DTYPE_FP32, bytes / 4);
     double took[REPEAT];
 
     for (int r = 0; r < REPEAT; r++) {
@@ -149,7 +154,7 @@ double sample_launch_s(struct backend *b)
 {
     enum { CALLS = 10000 };
     const struct kernel_on on = {.act = DTYPE_FP32, .weight = DTYPE_FP32, .grad = DTYPE_FP32};
-    float *x = filled(b, sizeof(*x));
+    float *x = filled(b, DTYPE_FP32, 1);
     const struct kernel_scale a = {.n = 1, .type = DTYPE_FP32, .alpha = 1, .x = x};
     double took[REPEAT];
 
@@ -203,7 +208,7 @@ int sample_collective(struct backend *b, enum coll_kind kind, uint32_t n, size_t
         ranks[i] = i;
     bytes = bytes / (sizeof(float) * n) * (sizeof(float) * n);
     c.chunk_bytes = bytes / n;
-    c.data = filled(b, bytes);
+    c.data = filled(b, DTYPE_FP32, bytes / sizeof(float));
     for (int r = -1; r < REPEAT && !status; r++) {
         double start, mine;
 

@@ -22,8 +22,8 @@ int sample_steps(const struct plan *plan, const struct program *p, struct backen
 int sample_collectives(struct exec_run *r, double *of_step, struct err *e);
 
 /* One product alone. */
-double sample_gemm(struct backend *b, uint64_t m, uint64_t n, uint64_t k);
-/* Bytes a second read and written by copying `bytes` in memory. */
+double sample_gemm(struct backend *b, enum dtype d, uint64_t m, uint64_t n, uint64_t k);
+/* Bytes a second read and written by copying `bytes` (a multiple of 4) in memory. */
 double sample_copy_Bps(struct backend *b, size_t bytes);
 /* What launching a kernel costs: one after another on an element. */
 double sample_launch_s(struct backend *b);
