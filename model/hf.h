@@ -120,6 +120,9 @@ int hf_flag_or(const struct hf *h, const char *key, bool dflt, bool *out, struct
 int hf_refuse(const struct hf *h, const char *key, const char *why, struct err *e);
 /* The key must have this value where it is there. */
 int hf_must_be(const struct hf *h, const char *key, bool want, const char *why, struct err *e);
+/* The same of a text in `at`: one of a NULL-terminated list, the first of which is what is read. */
+int hf_must_be_text(const struct json_at *at, const char *key, const char *const *known,
+                    struct err *e);
 /* The activation, of which the kinds in `known` can be told apart; `dflt` when absent. */
 int hf_act(const struct hf *h, const char *key, const char *dflt, const enum act_kind *known,
            size_t n_known, enum act_kind *out, struct err *e);

@@ -360,11 +360,16 @@ static int mpt_attention(struct hf *h, struct hf_layer *l, bool *alibi, struct e
     struct json_at at, kv;
     int type = 0;
     uint64_t n = l->c.n_heads;
-    bool qk_ln = false, rope = false;
+    bool qk_ln = false, rope = false, prefix = false;
 
     *alibi = false;
     if (!json_opt(&h->top, "attn_config", &at))
         return 0;
+    if (json_bool_or(&at, "prefix_lm", false, &prefix, e))
+        return -1;
+    if (prefix && !json_get(&at, "prefix_lm", &kv, e))
+        return json_err(&kv, ERR_UNSUPPORTED, e,
+                        "attends to a prefix in full; only causal masks are read");
     if (json_bool_or(&at, "alibi", false, alibi, e) ||
         json_bool_or(&at, "qk_ln", false, &qk_ln, e) ||
         json_bool_or(&at, "rope", false, &rope, e) ||
@@ -385,10 +390,16 @@ static int mpt_attention(struct hf *h, struct hf_layer *l, bool *alibi, struct e
 /* ALiBi or rope where attn_config says so: then there is no table of positions, whatever learned_pos_emb says. */
 static int read_mpt(struct hf *h, struct err *e)
 {
+    static const char *const norms[] = {"low_precision_layernorm", "layernorm", NULL};
+    static const char *const ffns[] = {"mptmlp", NULL};
     struct hf_layer l = {0};
     bool alibi, learned, no_bias;
     uint64_t positions, ratio;
+    struct json_at ffn;
 
+    if (hf_must_be_text(&h->top, "norm_type", norms, e) ||
+        (json_opt(&h->top, "ffn_config", &ffn) && hf_must_be_text(&ffn, "ffn_type", ffns, e)))
+        return -1;
     gpt_layer(h, &l, POSITION_NONE);
     if (hf_common(h, "n_layers", "d_model", e) || hf_heads(h, &l.c, "n_heads", NULL, 0, 0, e) ||
         mpt_attention(h, &l, &alibi, e) ||

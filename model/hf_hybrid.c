@@ -262,6 +262,7 @@ static int read_nemotron(struct hf *h, struct err *e)
     return hf_check_count(h, "num_hidden_layers", e);
 }
 
+static const char *const nemotron_refused[] = {"moe_latent_size", NULL};
 static const char *const qwen35_refused[] = {"mlp_only_layers", NULL};
 
 #define QWEN35                                                                                     \
@@ -271,6 +272,9 @@ static const char *const qwen35_refused[] = {"mlp_only_layers", NULL};
 const struct hf_family hf_hybrid_families[] = {
     {.type = "qwen3_5_text", QWEN35},
     {.type = "qwen3_5_moe_text", QWEN35},
-    {.type = "nemotron_h", .names = &nemotron_names, .read = read_nemotron},
+    {.type = "nemotron_h",
+     .names = &nemotron_names,
+     .read = read_nemotron,
+     .refused = nemotron_refused},
     {.type = NULL},
 };

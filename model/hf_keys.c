@@ -93,6 +93,23 @@ int hf_must_be(const struct hf *h, const char *key, bool want, const char *why, 
                     why, want ? "true" : "false");
 }
 
+int hf_must_be_text(const struct json_at *at, const char *key, const char *const *known,
+                    struct err *e)
+{
+    struct json_at m;
+    const char *s;
+
+    if (!json_opt(at, key, &m))
+        return 0;
+    if (json_as_str(&m, &s, e))
+        return -1;
+    for (size_t i = 0; known[i]; i++)
+        if (!strcmp(s, known[i]))
+            return 0;
+    return json_err(&m, ERR_UNSUPPORTED, e, "is '%.40s', and only '%s' is read for this type", s,
+                    known[0]);
+}
+
 int hf_act(const struct hf *h, const char *key, const char *dflt, const enum act_kind *known,
            size_t n_known, enum act_kind *out, struct err *e)
 {

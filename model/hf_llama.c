@@ -106,6 +106,16 @@ static int read_decoder(struct hf *h, struct err *e)
 
 /* ---- those with keys of their own ---- */
 
+static int read_starcoder2(struct hf *h, struct err *e)
+{
+    static const char *const norms[] = {"layer_norm", NULL}, *const mlps[] = {"default", NULL};
+
+    return hf_must_be_text(&h->top, "norm_type", norms, e) ||
+                   hf_must_be_text(&h->top, "mlp_type", mlps, e)
+               ? -1
+               : read_decoder(h, e);
+}
+
 static int read_stablelm(struct hf *h, struct err *e)
 {
     struct hf_layer l;
@@ -120,8 +130,8 @@ static int read_stablelm(struct hf *h, struct err *e)
     return hf_add_kinds(h, &l, NULL, NULL, e) || hf_check_count(h, "num_hidden_layers", e) ? -1 : 0;
 }
 
-static const char *const stablelm_refused[] = {"qk_layernorm", NULL};
-static const char *const phi_refused[] = {"qk_layernorm", NULL};
+static const char *const qk_layernorm[] = {"qk_layernorm", NULL};
+static const char *const gemma3_refused[] = {"use_bidirectional_attention", NULL};
 
 const struct hf_family hf_llama_families[] = {
     {.type = "llama",
@@ -163,7 +173,8 @@ const struct hf_family hf_llama_families[] = {
      .heads = 8, /* files of multimodal models leave out what the config class has */
      .vocab = 262208,
      .window = 4096,
-     .full_every = 6},
+     .full_every = 6,
+     .refused = gemma3_refused},
     {.type = "olmo2",
      .names = &sandwich_names,
      .read = read_decoder,
@@ -180,17 +191,17 @@ const struct hf_family hf_llama_families[] = {
      .read = read_decoder,
      .traits = HF_LAYER_NORM | HF_PLAIN_MLP | HF_GELU | HF_USE_BIAS | HF_PARALLEL | HF_HEAD_BIAS,
      .rotary = 0.5,
-     .refused = phi_refused},
+     .refused = qk_layernorm},
     {.type = "stablelm",
      .names = &llama_names,
      .read = read_stablelm,
      .traits = HF_LAYER_NORM,
      .kv_heads = 32,
      .rotary = 0.25,
-     .refused = stablelm_refused},
+     .refused = qk_layernorm},
     {.type = "starcoder2",
      .names = &starcoder2_names,
-     .read = read_decoder,
+     .read = read_starcoder2,
      .traits = HF_LAYER_NORM | HF_PLAIN_MLP | HF_GELU | HF_USE_BIAS | HF_TIED,
      .kv_heads = 2},
     {.type = "granite",

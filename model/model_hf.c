@@ -157,6 +157,8 @@ static int refused(struct hf *h, struct err *e)
     for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); i++)
         if (hf_refuse(h, keys[i].key, keys[i].why, e))
             return -1;
+    if (hf_must_be(h, "is_causal", true, "which lets tokens see later ones", e))
+        return -1;
     for (; own && *own; own++)
         if (hf_refuse(h, *own, "changes the layers in a way that is not read for this type", e))
             return -1;

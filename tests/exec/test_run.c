@@ -466,6 +466,44 @@ START_TEST(experts_train_as_under_ddp)
 }
 END_TEST
 
+/* Blocks in other orders: norms behind (OLMo 2); one norm for attention and MLP side by side, biases, a head with one
+ * (GPT-J); two norms side by side, groups of keys (Falcon); LayerNorms without biases (MPT); plain MLPs (StarCoder2). */
+START_TEST(blocks_of_other_families_train_as_under_ddp)
+{
+    static const char *const configs[] = {
+        "{\"model_type\":\"olmo2\",\"hidden_size\":24,\"intermediate_size\":40,\"vocab_size\":89,"
+        "\"num_hidden_layers\":2,\"num_attention_heads\":3}",
+        "{\"model_type\":\"gptj\",\"n_embd\":24,\"n_layer\":2,\"n_head\":3,\"rotary_dim\":8,"
+        "\"vocab_size\":89}",
+        "split {\"model_type\":\"falcon\",\"hidden_size\":32,\"num_hidden_layers\":2,"
+        "\"num_attention_heads\":4,\"num_kv_heads\":2,\"vocab_size\":89,"
+        "\"new_decoder_architecture\":true}",
+        "{\"model_type\":\"mpt\",\"d_model\":24,\"n_layers\":2,\"n_heads\":3,\"vocab_size\":89,"
+        "\"max_seq_len\":64,\"no_bias\":true}",
+        "{\"model_type\":\"starcoder2\",\"hidden_size\":24,\"intermediate_size\":40,"
+        "\"vocab_size\":89,\"num_hidden_layers\":2,\"num_attention_heads\":3,"
+        "\"num_key_value_heads\":1}",
+    };
+    static const uint32_t worlds[] = {2, 3, 5, 4, 7};
+
+    for (size_t c = 0; c < sizeof(configs) / sizeof(configs[0]); c++) {
+        struct setting s = small(configs[c], "ddp", worlds[c]);
+        struct outcome ddp;
+        struct arena a;
+
+        s.job.recompute = c % 2 ? RECOMPUTE_SELECTIVE : RECOMPUTE_FULL;
+        arena_init(&a);
+        run(&s, "ddp", &a, &ddp);
+        for (int l = 1; l < N_LAYOUTS; l++) {
+            s.layout = layouts[l];
+            compare_with(&s, &ddp);
+        }
+        release(&ddp);
+        arena_release(&a);
+    }
+}
+END_TEST
+
 START_TEST(preconditioned_optimizers_train_as_under_ddp)
 {
     static const uint32_t worlds[] = {1, 2, 3, 4, 7, 8};
@@ -559,6 +597,7 @@ SUITE_MAIN("exec/run", every_layout_trains_as_ddp_does_to_the_last_bit,
            small_buckets_and_micro_batches_change_nothing,
            micro_batches_reduced_one_by_one_train_as_ddp_that_does_so,
            the_order_of_micro_batches_and_ranks_shows_in_the_bits, experts_train_as_under_ddp,
+           blocks_of_other_families_train_as_under_ddp,
            preconditioned_optimizers_train_as_under_ddp,
            recomputation_gives_the_bits_of_kept_activations, training_lowers_the_loss,
            an_owner_that_skips_its_update_is_caught)

@@ -105,8 +105,15 @@ static inline void plans_owners(struct plan *p)
     }
 }
 
+/* A short name, or the text of a config.json; behind "split ": fused projections split. */
 static inline int plans_model(struct model *m, const char *name, struct arena *a, struct err *e)
 {
+    const struct model_options split = {.split_fused = true}, none = {0};
+
+    if (!strncmp(name, "split {", 7))
+        return model_from_config_with(name + 6, strlen(name + 6), "split", &split, a, m, e);
+    if (*name == '{')
+        return model_from_config_with(name, strlen(name), "config", &none, a, m, e);
     if (!strcmp(name, "qwen-moe"))
         return model_from_config(plans_qwen_moe, sizeof(plans_qwen_moe) - 1, name, a, m, e);
     return !strcmp(name, "moe")

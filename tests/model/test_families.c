@@ -505,6 +505,18 @@ START_TEST(what_changes_a_family_is_refused_by_name)
         {"{\"model_type\":\"deepseek_v3\",\"hidden_size\":64,\"num_hidden_layers\":1,"
          "\"num_attention_heads\":4,\"vocab_size\":9,\"index_topk\":64}",
          {"index_topk"}},
+        {"{\"model_type\":\"mpt\",\"attn_config\":{\"prefix_lm\":true},\"d_model\":64,\"n_layers\":"
+         "1,"
+         "\"n_heads\":4,\"vocab_size\":9}",
+         {"attn_config.prefix_lm"}},
+        {"{\"model_type\":\"mpt\",\"norm_type\":\"rmsnorm\"}", {"norm_type is 'rmsnorm'"}},
+        {"{\"model_type\":\"mpt\",\"ffn_config\":{\"ffn_type\":\"mptgeglu\"}}",
+         {"ffn_config.ffn_type is 'mptgeglu'", "'mptmlp'"}},
+        {"{\"model_type\":\"starcoder2\",\"mlp_type\":\"gated\"}", {"mlp_type is 'gated'"}},
+        {"{\"model_type\":\"gemma3_text\",\"use_bidirectional_attention\":true}",
+         {"use_bidirectional_attention"}},
+        {"{\"model_type\":\"llama\",\"is_causal\":false}", {"is_causal is false", "only true"}},
+        {"{\"model_type\":\"nemotron_h\",\"moe_latent_size\":1024}", {"moe_latent_size"}},
         {"{\"model_type\":\"qwen\",\"hidden_size\":64,\"num_hidden_layers\":1,"
          "\"num_attention_heads\":4,\"vocab_size\":9,\"intermediate_size\":7}",
          {"intermediate_size is 7", "even"}},
