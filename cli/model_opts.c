@@ -37,6 +37,7 @@ int model_opts_read(const struct opts *o, struct model_options *out, struct err 
     const struct opt_val *also = opts_get(o, "also-matrices");
 
     memset(out, 0, sizeof(*out));
+    out->mtp = opts_get(o, "mtp")->u64;
     out->names = opts_get(o, "names")->text;
     out->split_fused = opts_get(o, "split-fused")->u64;
     return also->set ? read_roles(also->text, &out->also_matrices, e) : 0;

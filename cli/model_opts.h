@@ -9,6 +9,7 @@
     {.name = "split-fused",                                                                        \
      .type = OPT_FLAG,                                                                             \
      .help = "fused q, k, v and fused gate, up as matrices of their own"},                         \
+        {.name = "mtp", .type = OPT_FLAG, .help = "take in layers of multi-token prediction"},     \
         {.name = "names",                                                                          \
          .type = OPT_STRING,                                                                       \
          .meta = "FILE",                                                                           \

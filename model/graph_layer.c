@@ -481,7 +481,8 @@ static uint32_t build_moe(struct build *b, uint32_t in)
 
 /* ---- the layer ---- */
 
-/* A unit of which only the shapes are known: every weight meets every token once, in one product of as many FLOPs. */
+/* A unit of which only the shapes are known: every weight, of experts the active ones', meets every token once, in one
+ * product of as many FLOPs. */
 static void build_unknown(struct build *b)
 {
     uint64_t hidden = b->c->hidden, weights = 0;
@@ -490,7 +491,8 @@ static void build_unknown(struct build *b)
     for (uint32_t i = b->u->first; i < b->u->first + b->u->n; i++) {
         const struct tensor *t = &b->m->tensors[i];
 
-        if (t->rows > 1 && t->cols > 1 && t->role != ROLE_EMBEDDING && t->role != ROLE_POSITION)
+        if (t->rows > 1 && t->cols > 1 && t->role != ROLE_EMBEDDING && t->role != ROLE_POSITION &&
+            !(b->c->n_experts && t->expert >= (int32_t)b->c->n_active))
             weights = build_sum(b, weights, t->numel);
     }
     y = x;

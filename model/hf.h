@@ -34,6 +34,9 @@ struct hf_names {
     const char *of[SLOT_N];
     const char *experts[SLOT_N];
     const char *expert_biases[SLOT_N];
+    const char *mtp
+        [4]; /* of a layer that predicts a further token: norms of embedding and state, what joins
+                           them, the norm before the shared head; NULL: not described */
     const struct hf_names
         *also; /* names that layers of another kind have in place of these, or NULL */
 };
@@ -60,7 +63,8 @@ struct hf {
     struct model *m;
     struct arena *a;
     struct model_builder b;
-    uint64_t layers, hidden, vocab;
+    uint64_t layers, hidden, vocab,
+        mtp; /* mtp: layers of multi-token prediction that are taken in */
     struct hf_layer kinds[HF_MAX_KINDS];
     uint32_t n_kinds;
     uint8_t *kind_of; /* in the arena [layers] */

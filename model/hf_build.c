@@ -395,6 +395,29 @@ static void last_unit(struct hf *h)
         put(&x, name_of(&x, SLOT_HEAD), "", ROLE_BIAS, SLOT_HEAD, true, -1, 1, &h->vocab);
 }
 
+/* A layer that predicts a further token: it joins the state with the embedding of the token after, both normed, and is a
+ * layer like the last one; embedding and head are the model's own. Its products with weights are counted as they are. */
+static void mtp_unit(struct hf *h, uint64_t i)
+{
+    const struct hf_layer *l = &h->kinds[h->kind_of[h->layers - 1]];
+    struct at x = {.h = h, .l = l};
+    struct unit_class c = l->c;
+    char name[32];
+
+    snprintf(name, sizeof(name), "mtp.%u", (unsigned)i);
+    snprintf(x.prefix, sizeof(x.prefix), "%s.%u.", h->names->layers, (unsigned)(h->layers + i));
+    c.name = "mtp";
+    c.mixer = MIXER_UNKNOWN;
+    model_builder_unit(&h->b, name, &c);
+    for (int k = 0; k < 4; k++) {
+        bool join = k == 2;
+
+        put(&x, h->names->mtp[k], "", join ? ROLE_MATRIX : ROLE_NORM, SLOT_OTHER, false, -1,
+            join ? 2 : 1, (uint64_t[]){h->hidden, 2 * h->hidden});
+    }
+    layer(&x);
+}
+
 void hf_build(struct hf *h)
 {
     char name[32];
@@ -408,5 +431,7 @@ void hf_build(struct hf *h)
         model_builder_unit(&h->b, name, &x.l->c);
         layer(&x);
     }
+    for (uint64_t i = 0; i < h->mtp; i++)
+        mtp_unit(h, i);
     last_unit(h);
 }

@@ -66,6 +66,7 @@ static const struct hf_names deepseek_names = {
     .experts = {[SLOT_GATE] = "mlp.experts.*.gate_proj",
                 [SLOT_UP] = "mlp.experts.*.up_proj",
                 [SLOT_DOWN] = "mlp.experts.*.down_proj"},
+    .mtp = {"enorm", "hnorm", "eh_proj", "shared_head.norm"},
 };
 
 static int finish(struct hf *h, const struct hf_layer *dense, const struct hf_layer *sparse,

@@ -208,6 +208,7 @@ struct model_options {
     uint64_t seq_len;       /* sizes the learned positions of mlp=gelu */
     bool split_fused;       /* fused q, k, v and fused gate, up are tensors of their own */
     uint32_t also_matrices; /* 1 << role each: of embedding, position, head, router */
+    bool mtp;               /* layers of multi-token prediction are taken in */
     const char *names;      /* a file of patterns for names of tensors (docs/MODELS.md), or NULL */
     bool incomplete_ok;     /* do not refuse a model with `incomplete` */
 };

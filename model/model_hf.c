@@ -3,7 +3,7 @@
  * quantised checkpoint says, and layers that predict further tokens.
  *
  * A quantised checkpoint packs weights; what is trained are the weights before packing, and those are counted. Layers of
- * multi-token prediction are no part of the model that is trained here: they are named and left out. */
+ * multi-token prediction are no part of the main model: they are named and left out, or taken in by option. */
 #include "core/suggest.h"
 #include "model/hf.h"
 #include "model/tensors.h"
@@ -136,7 +136,19 @@ static int predicted_tokens(struct hf *h, struct err *e)
 
     if (hf_size_or(h, "num_nextn_predict_layers|mtp_num_hidden_layers", 0, 1024, 0, &n, e))
         return -1;
-    if (n)
+    if (h->opt->mtp && (!n || !h->names->mtp[0]))
+        return json_err(&h->top, ERR_INVALID, e,
+                        n ? "has layers of multi-token prediction that are not described for %s"
+                          : "has no layers of multi-token prediction (%s)",
+                        h->fam->type);
+    h->mtp = h->opt->mtp ? n : 0;
+    if (h->mtp)
+        model_note(
+            h->m, h->a,
+            "%llu layer%s of multi-token prediction taken in, with embedding and head of the "
+            "model; of their work the products with weights are counted",
+            (unsigned long long)n, n == 1 ? "" : "s");
+    else if (n)
         model_note(h->m, h->a,
                    "%llu layer%s of multi-token prediction left out: the main model is counted",
                    (unsigned long long)n, n == 1 ? "" : "s");
@@ -169,7 +181,7 @@ static int read_model(struct hf *h, struct err *e)
 {
     if (read_type(h, e) || refused(h, e) || h->fam->read(h, e))
         return -1;
-    h->m->n_layers = (uint32_t)h->layers;
+    h->m->n_layers = (uint32_t)(h->layers + h->mtp);
     h->m->hidden = h->hidden;
     h->m->vocab = h->vocab;
     h->m->tied = h->tied;

@@ -354,6 +354,16 @@ static int check_split(const struct model *m, struct err *e)
     return err_set(e, ERR_INVALID, "'%.100s' has no fused projection to split", m->name);
 }
 
+/* A config.json refuses it itself; lines, lists and plans have none to take in. */
+static int check_mtp(const struct model *m, struct err *e)
+{
+    for (uint32_t i = 0; i < m->n_classes; i++)
+        if (!strcmp(m->classes[i].name, "mtp"))
+            return 0;
+    return err_set(e, ERR_INVALID, "'%.100s' has no layers of multi-token prediction to take in",
+                   m->name);
+}
+
 int model_load_with(const char *what, const struct model_options *o, struct arena *a,
                     struct model *m, struct err *e)
 {
@@ -361,7 +371,9 @@ int model_load_with(const char *what, const struct model_options *o, struct aren
         return -1;
     if (m->incomplete && !o->incomplete_ok)
         return err_set(e, ERR_INVALID, "'%.300s': %s", what, m->incomplete);
-    return o->split_fused ? check_split(m, e) : 0;
+    if (o->split_fused && check_split(m, e))
+        return -1;
+    return o->mtp ? check_mtp(m, e) : 0;
 }
 
 int model_load(const char *what, uint64_t seq_len, struct arena *a, struct model *m, struct err *e)

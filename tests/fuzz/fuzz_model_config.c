@@ -51,7 +51,8 @@ static void check(const struct model *m)
             continue;
         }
         for (uint32_t i = 0; i < g.n_ops; i++)
-            BUG_ON(g.ops[i].forward.kernel == KERNEL_GEMM && g.ops[i].weight == MODEL_NONE);
+            BUG_ON(g.ops[i].forward.kernel == KERNEL_GEMM && g.ops[i].weight == MODEL_NONE &&
+                   m->classes[c].mixer != MIXER_UNKNOWN);
     }
 }
 
@@ -63,8 +64,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 
     if (is_large(data, size))
         return 0;
-    for (int split = 0; split < 2; split++) {
-        const struct model_options o = {.split_fused = split};
+    for (int way = 0; way < 3; way++) {
+        const struct model_options o = {.split_fused = way == 1, .mtp = way == 2};
 
         arena_init(&a);
         if (model_from_config_with((const char *)data, size, "fuzz", &o, &a, &m, &e))

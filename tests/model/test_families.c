@@ -428,6 +428,40 @@ START_TEST(fused_projections_split_by_option)
 }
 END_TEST
 
+START_TEST(multi_token_prediction_comes_in_by_option)
+{
+    const struct model_options mtp = {.mtp = true};
+    uint64_t main_model, layer, scales = 0, weights;
+
+    family("deepseek-v3");
+    main_model = m.total_params;
+    layer = m.units[61].numel;
+    arena_release(&a);
+    for (size_t i = 0; i < N_FAMILIES; i++)
+        if (!strcmp(families[i].name, "deepseek-v3"))
+            parse_with(families[i].config, &mtp);
+    /* a layer, three norms and the projection of both */
+    ck_assert_uint_eq(m.total_params - main_model, layer + 3 * 7168 + 2ull * 7168 * 7168);
+    /* Hugging Face counts 684,531,386,000 in the repository: with embedding and head once more for the prediction layer,
+     * and an fp32 scale for each 128 x 128 block of what is fp8, which eh_proj is not */
+    for (uint32_t i = 0; i < m.n_tensors; i++)
+        if (tensor_is_matrix(&m.tensors[i]) && !strstr(m.tensors[i].name, "eh_proj"))
+            scales += num_ceil_div(m.tensors[i].rows, 128) * num_ceil_div(m.tensors[i].cols, 128);
+    ck_assert_uint_eq(m.total_params + 2ull * 129280 * 7168 + scales, 684531386000);
+    shape_is("model.layers.61.eh_proj.weight", 7168, 2 * 7168);
+    shape_is("model.layers.61.shared_head.norm.weight", 7168, 0);
+    ck_assert_str_eq(m.units[62].name, "mtp.0");
+    weights = met(&m.units[62], &m.classes[m.units[62].class_id]); /* in whole rows of 7168 */
+    ck_assert_uint_eq(flops("mtp", KERNEL_GEMM, 64), 2 * 64 * num_ceil_div(weights, 7168) * 7168);
+    ck_assert_int_eq(graph_trains(&m, 64, &e), -1);
+    arena_release(&a);
+    arena_init(&a);
+    ck_assert_int_eq(model_load_with("llama-2-7b", &mtp, &a, &m, &e), -1);
+    ck_assert_ptr_nonnull(strstr(e.msg, "no layers of multi-token prediction"));
+    arena_release(&a);
+}
+END_TEST
+
 START_TEST(exec_says_what_it_cannot_train)
 {
     static const struct {
@@ -540,4 +574,5 @@ SUITE_MAIN("model/families", totals_are_the_published_ones, small_ones_by_hand,
            names_are_those_of_the_checkpoints, a_convolution_is_flattened_and_a_row_is_no_matrix,
            graphs_use_every_tensor_once_and_flops_follow_from_them, attention_by_hand,
            recurrences_by_hand, blocks_have_their_familys_order, fused_projections_split_by_option,
-           exec_says_what_it_cannot_train, what_changes_a_family_is_refused_by_name)
+           multi_token_prediction_comes_in_by_option, exec_says_what_it_cannot_train,
+           what_changes_a_family_is_refused_by_name)
