@@ -103,6 +103,12 @@ TOPOLOGIES  := $(sort $(wildcard topologies/*.json))
 # Tests of host code for CUDA need its headers and no library: a stand-in takes their place.
 ON_STANDIN  := tests/cuda/test_backend.c tests/cuda/test_preconditioner.c
 HAVE_standin := $(and $(wildcard $(CUDA_HOME)/include/cublas_v2.h),$(wildcard $(CUDA_HOME)/include/nccl.h))
+# Those of kernels/*.cu run them on this CPU: tests/cuda/emulate.h before the source, and a C++ compiler of CC's kind.
+ifeq ($(origin CXX),default)
+CXX := $(if $(findstring clang,$(CC)),clang++,g++)
+endif
+HAVE_cxx    := $(shell command -v $(CXX) >/dev/null 2>&1 && echo 1)
+ON_EMULATION := $(filter-out $(ON_STANDIN),$(sort $(wildcard tests/cuda/test_*.c)))
 TEST_SRCS   := $(sort $(filter-out tests/fuzz/% tests/bench/% $(if $(HAVE_standin),,$(ON_STANDIN)),$(wildcard tests/*/test_*.c)))
 TESTS       := $(TEST_SRCS:%.c=$(OBJ)/%)
 FUZZ_SRCS   := $(sort $(wildcard tests/fuzz/fuzz_*.c))
@@ -112,7 +118,7 @@ BENCH_SRCS  := $(sort $(wildcard tests/bench/bench_*.c))
 BENCHES     := $(BENCH_SRCS:%.c=$(OBJ)/%)
 CASES       := $(sort $(wildcard tests/cli/*.case))
 MPI_SCRIPTS := $(filter-out %/lib.sh,$(sort $(wildcard tests/mpi/*.sh)))
-C_FILES     := $(sort $(wildcard $(foreach d,$(FOLDERS) tests tests/*,$(d)/*.c $(d)/*.h)))
+C_FILES     := $(sort $(wildcard $(foreach d,$(FOLDERS) tests tests/*,$(d)/*.c $(d)/*.h $(d)/*.cu $(d)/*.cuh $(d)/*.cc)))
 
 .PHONY: all run test test-run check-san check-deps fuzz fuzz-run bench bench-exec check-exec format format-check install uninstall clean help \
         install-deps tests FORCE
@@ -204,9 +210,40 @@ $(BUILD)/linked: FORCE
 	@mkdir -p $(@D)
 	@echo '$(OBJ)' | cmp -s - $@ || echo '$(OBJ)' > $@
 
-$(TESTS): $(OBJ)/%: $(OBJ)/%.o $(LIB)
+$(filter-out $(ON_EMULATION:%.c=$(OBJ)/%),$(TESTS)): $(OBJ)/%: $(OBJ)/%.o $(LIB)
 	$(if $(Q),@echo '  LINK  $@')
 	$(Q)$(LINK) -o $@ $(filter %.o,$^) $(filter %.a,$^) $(CHECK_LIBS) $(ALL_LIBS) $(BASE_LIBS)
+
+# Warnings of CUDA's own pragmas are no news to a C++ compiler; no kernel throws.
+EMULATED_CFLAGS  = -std=c++17 -O1 -g -Wall -Wextra -Wno-unknown-pragmas -fno-exceptions -fno-rtti -ffp-contract=off \
+  $(filter -Werror -fsanitize% -fno-sanitize% -fno-omit%,$(NEEDED_CFLAGS))
+EMULATED_OBJS   := $(CU_SRCS:%.cu=$(OBJ)/%.emulated.o) $(patsubst %.cc,$(OBJ)/%.o,$(sort $(wildcard tests/cuda/*.cc)))
+EMULATED_LIB    := $(OBJ)/libemulated.a
+
+$(OBJ)/%.emulated.o: %.cu $(STAMP)
+	@mkdir -p $(@D)
+	$(if $(Q),@echo '  CXX   $< (emulated)')
+	$(Q)$(CXX) -I. $(EMULATED_CFLAGS) -x c++ -include tests/cuda/emulate.h -MMD -MP -c -o $@ $<
+
+$(OBJ)/%.o: %.cc $(STAMP)
+	@mkdir -p $(@D)
+	$(if $(Q),@echo '  CXX   $<')
+	$(Q)$(CXX) -I. $(EMULATED_CFLAGS) -MMD -MP -c -o $@ $<
+
+$(EMULATED_LIB): $(EMULATED_OBJS) $(OBJ)/kernels/cuda_workspace.o
+	$(if $(Q),@echo '  AR    $@')
+	$(Q)rm -f $@
+	$(Q)$(AR) rcs $@ $^
+
+ifeq ($(HAVE_cxx),1)
+$(ON_EMULATION:%.c=$(OBJ)/%): $(OBJ)/%: $(OBJ)/%.o $(EMULATED_LIB) $(LIB)
+	$(if $(Q),@echo '  LINK  $@')
+	$(Q)$(LINK) -o $@ $(filter %.o,$^) $(filter %.a,$^) $(CHECK_LIBS) $(ALL_LIBS) $(BASE_LIBS)
+else
+$(ON_EMULATION:%.c=$(OBJ)/%): Makefile
+	@mkdir -p $(@D)
+	@printf '#!/bin/sh\necho "no C++ compiler ($(CXX)): kernels do not run on the CPU"\nexit 77\n' > $@ && chmod +x $@
+endif
 
 # Its objects see CUDA's headers; the runtime, cuBLAS and NCCL are the stand-in's.
 STANDIN_OBJS := $(patsubst %.c,$(OBJ)/%.o,$(sort $(wildcard tests/cuda/standin_*.c)) exec/lib_cuda.c \

@@ -12,7 +12,7 @@ bad=0
 say() { echo "check-deps: $*"; bad=1; }
 
 files=$(ls core/*.[ch] model/*.[ch] layouts/*.[ch] planner/*.[ch] sim/*.[ch] exec/*.[ch] kernels/*.[ch] \
-    cli/*.[ch] kernels/*.cu exec/*.cu 2>/dev/null)
+    cli/*.[ch] kernels/*.cu kernels/*.cuh 2>/dev/null)
 
 out=$(awk '
 function allow(who, whom,   i, n, part) {
@@ -66,7 +66,7 @@ if [ -n "$files" ]; then
     few libxml 1 'libxml/'
     few MPI 2 'mpi\.h'
     few NCCL 2 'nccl\.h'
-    few CUDA 4 'cuda|<cublas'
+    few CUDA 4 'cuda|<cublas|<cusolver'
     few BLAS 2 'cblas'
 fi
 other=$(grep -El '#[ 	]*include[ 	]*<cjson/' $files 2>/dev/null | grep -v '^core/json\.h$')

@@ -1,0 +1,152 @@
+/* Plain vectors: cast, scale, normalize, axpy, sum, reduce; bound by memory, one pass each, two for normalize. */
+#include "kernels/cuda_common.cuh"
+
+struct cast_op {
+    struct kernel_cast a;
+
+    __device__ void operator()(uint64_t i, unsigned len) const
+    {
+        float x[PACK];
+
+        load(a.x_type, a.x, i, len, x);
+        store(a.y_type, x, a.y, i, len);
+    }
+};
+
+void cuda_cast(const struct kernel_on *on, const struct kernel_cast *a)
+{
+    each(on, a->n, cast_op{*a});
+}
+
+struct scale_op {
+    struct kernel_scale a;
+
+    __device__ void operator()(uint64_t i, unsigned len) const
+    {
+        float x[PACK];
+
+        load(a.type, a.x, i, len, x);
+#pragma unroll
+        for (unsigned j = 0; j < PACK; j++)
+            x[j] *= a.alpha;
+        store(a.type, x, a.x, i, len);
+    }
+};
+
+void cuda_scale(const struct kernel_on *on, const struct kernel_scale *a)
+{
+    each(on, a->n, scale_op{*a});
+}
+
+struct axpy_op {
+    struct kernel_axpy a;
+
+    __device__ void operator()(uint64_t i, unsigned len) const
+    {
+        float x[PACK];
+
+        load(a.x_type, a.x, i, len, x);
+#pragma unroll
+        for (unsigned j = 0; j < PACK; j++)
+            x[j] *= a.alpha;
+        store_add(a.y_type, x, a.y, i, len);
+    }
+};
+
+void cuda_axpy(const struct kernel_on *on, const struct kernel_axpy *a)
+{
+    each(on, a->n, axpy_op{*a});
+}
+
+struct sum_op {
+    struct kernel_sum a;
+
+    __device__ void operator()(uint64_t i, unsigned len) const
+    {
+        float x[PACK], y[PACK];
+
+        load(a.type, a.x, i, len, x);
+        load(a.type, a.y, i, len, y);
+#pragma unroll
+        for (unsigned j = 0; j < PACK; j++)
+            x[j] += y[j];
+        store(a.type, x, a.out, i, len);
+    }
+};
+
+void cuda_sum(const struct kernel_on *on, const struct kernel_sum *a)
+{
+    each(on, a->n, sum_op{*a});
+}
+
+struct reduce_op {
+    struct kernel_reduce a;
+
+    __device__ void operator()(uint64_t i, unsigned len) const
+    {
+        float x[PACK], sum[PACK] = {0, 0, 0, 0, 0, 0, 0, 0};
+
+        for (uint32_t k = 0; k < a.n_parts; k++) {
+            if (k == a.own)
+                load(a.type, a.own_part, i, len, x);
+            else
+                load(a.type, at(a.type, a.others, (k - (k > a.own)) * a.n), i, len, x);
+#pragma unroll
+            for (unsigned j = 0; j < PACK; j++)
+                sum[j] += x[j];
+        }
+#pragma unroll
+        for (unsigned j = 0; j < PACK; j++)
+            sum[j] *= a.scale;
+        store(a.type, sum, a.out, i, len);
+    }
+};
+
+void cuda_reduce(const struct kernel_on *on, const struct kernel_reduce *a)
+{
+    each(on, a->n, reduce_op{*a});
+}
+
+/* ---- x / max(|x|, eps) ---- */
+
+struct square_op {
+    enum dtype type;
+    const void *x;
+
+    __device__ double operator()(uint64_t i, unsigned len) const
+    {
+        double sum = 0;
+        float v[PACK];
+
+        load(type, x, i, len, v);
+#pragma unroll
+        for (unsigned j = 0; j < PACK; j++)
+            sum += static_cast<double>(v[j]) * static_cast<double>(v[j]);
+        return sum;
+    }
+};
+
+__global__ void __launch_bounds__(1024)
+    normalize_kernel(struct kernel_normalize a, const double *parts, unsigned n_parts)
+{
+    double norm = sqrt(all_parts(parts, n_parts)), eps = static_cast<double>(a.eps);
+    struct kernel_scale by = {a.n, a.type, static_cast<float>(1 / (norm < eps ? eps : norm)), a.x};
+    uint64_t stride = static_cast<uint64_t>(gridDim.x) * blockDim.x * PACK;
+
+    for (uint64_t i = (static_cast<uint64_t>(blockIdx.x) * blockDim.x + threadIdx.x) * PACK;
+         i < a.n; i += stride)
+        scale_op{by}(i, pack_of(i, a.n));
+}
+
+void cuda_normalize(const struct kernel_on *on, const struct kernel_normalize *a)
+{
+    double *parts = static_cast<double *>(on->workspace);
+    unsigned block = OPEN_BLOCK(EACH_BLOCK), n_parts = static_cast<unsigned>(cuda_parts(a->n));
+    /* every block adds up all parts first: give it something to do afterwards */
+    unsigned grid = blocks_for(a->n, static_cast<uint64_t>(block) * PACK * 8);
+
+    if (!a->n)
+        return;
+    sum_parts(on, a->n, parts, square_op{a->type, a->x});
+    LAUNCH(grid, block, 0, on->stream, normalize_kernel, *a, parts, n_parts);
+}
