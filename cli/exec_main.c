@@ -4,6 +4,7 @@
 #include "cli/machine.h"
 #include "cli/commands.h"
 #include "cli/exec_report.h"
+#include "cli/exec_shadow.h"
 #include "cli/exec_steps.h"
 #include "cli/exec_trace.h"
 #include "cli/measured.h"
@@ -70,6 +71,10 @@ static const struct opt rows[] = {
      .type = OPT_STRING,
      .meta = "FILE",
      .help = "write what was measured as rows for ballast validate"},
+    {.name = "shadow",
+     .type = OPT_FLAG,
+     .help =
+         "compare every kernel and product with the CPU's reference while a step runs; no timing"},
     {.name = "cluster",
      .letter = 'c',
      .type = OPT_STRING,
@@ -278,8 +283,9 @@ static int check_files(const struct session *s, struct err *e)
     for (size_t i = 0; i < sizeof(files) / sizeof(files[0]); i++) {
         const struct opt_val *v = opts_get(&s->opts, files[i]);
 
-        if (v->set && opts_get(&s->opts, "check")->set)
-            return err_set(e, ERR_USAGE, "--%s needs times, and --check measures none", files[i]);
+        if (v->set && (opts_get(&s->opts, "check")->set || opts_get(&s->opts, "shadow")->set))
+            return err_set(e, ERR_USAGE, "--%s needs times, and --check and --shadow measure none",
+                           files[i]);
         if (v->set && !strcmp(v->text, "-"))
             return err_set(e, ERR_USAGE, "--%s - needs a name; the result goes to standard output",
                            files[i]);
@@ -332,6 +338,10 @@ static int session_run(struct session *s, int argc, char **argv, struct err *e)
     if (open_tokens(s, e) ||
         plant_fits(&s->plant, &s->program, opts_get(&s->opts, "steps")->u64, e))
         return -1;
+    if (opts_get(&s->opts, "shadow")->set)
+        return exec_shadow(
+            &s->plan, &s->program, &s->on, &s->o, (uint32_t)opts_get(&s->opts, "steps")->u64,
+            (enum table_format)opts_get(&s->opts, "format")->u64, argc, argv, &s->out, e);
     return opts_get(&s->opts, "check")->set ? prove(s, argc, argv, e) : replay(s, argc, argv, e);
 }
 

@@ -5,6 +5,7 @@
 #include "exec/backend.h"
 
 #include "core/mem.h"
+#include "kernels/operands.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -333,10 +334,6 @@ struct launch {
     _Alignas(16) char args[ARGS];
 };
 
-#define ARGS_SIZE(name, type) sizeof(struct type),
-static const size_t args_size[KERNEL_FN_N] = {KERNEL_FUNCTIONS(ARGS_SIZE)};
-#undef ARGS_SIZE
-
 static void kernel(struct backend *b, void *args)
 {
     struct cpu *x = cpu_of(b);
@@ -344,17 +341,7 @@ static void kernel(struct backend *b, void *args)
 
     l->on.gemm = x->gemm;
     l->on.workspace = room(b, ROOM_WORKSPACE, l->on.workspace_bytes);
-    switch (l->kernel) {
-#define CALL(name, type)                                                                           \
-    case KERNEL_FN_##name:                                                                         \
-        kernel_##name(&l->on, (const struct type *)(const void *)l->args);                         \
-        return;
-        KERNEL_FUNCTIONS(CALL)
-#undef CALL
-    case KERNEL_FN_N:
-        break;
-    }
-    BUG_ON(true);
+    kernel_call(l->kernel, &l->on, l->args);
 }
 
 static void cpu_launch(struct backend *b, enum stream s, enum kernel_function k,
@@ -362,8 +349,8 @@ static void cpu_launch(struct backend *b, enum stream s, enum kernel_function k,
 {
     struct launch l = {.kernel = k, .on = *on};
 
-    BUG_ON(args_size[k] > sizeof(l.args));
-    memcpy(l.args, args, args_size[k]);
+    BUG_ON(kernel_arguments_bytes(k) > sizeof(l.args));
+    memcpy(l.args, args, kernel_arguments_bytes(k));
     issue(b, s, kernel, &l, sizeof(l), NONE, NONE);
 }
 
