@@ -117,10 +117,10 @@ FUZZERS     := $(FUZZ_SRCS:%.c=$(OBJ)/%)
 BENCH_SRCS  := $(sort $(wildcard tests/bench/bench_*.c))
 BENCHES     := $(BENCH_SRCS:%.c=$(OBJ)/%)
 CASES       := $(sort $(wildcard tests/cli/*.case))
-MPI_SCRIPTS := $(filter-out %/lib.sh,$(sort $(wildcard tests/mpi/*.sh)))
+SCRIPTS := $(filter-out %/lib.sh,$(sort $(wildcard tests/mpi/*.sh tests/gpu/*.sh)))
 C_FILES     := $(sort $(wildcard $(foreach d,$(FOLDERS) tests tests/*,$(d)/*.c $(d)/*.h $(d)/*.cu $(d)/*.cuh $(d)/*.cc)))
 
-.PHONY: all run test test-run check-san check-deps fuzz fuzz-run bench bench-exec check-exec format format-check install uninstall clean help \
+.PHONY: all run test test-run check-san check-deps fuzz fuzz-run bench bench-exec check-exec gpu-bundle gpu-check format format-check install uninstall clean help \
         install-deps tests FORCE
 
 all: $(PROGRAMS) $(MODULES) $(LIB)
@@ -290,7 +290,7 @@ test:
 # ONLY=text runs the test programs, corpora and case files whose path contains it.
 test-run: tests
 	@BUILD='$(BUILD)' OBJ='$(OBJ)' JOBS='$(JOBS)' ONLY='$(ONLY)' CC='$(CC)' SAN='$(SAN)' \
-	  TESTS='$(TESTS)' REPLAYS='$(REPLAYS)' CASES='$(CASES)' MPI_SCRIPTS='$(MPI_SCRIPTS)' sh tests/run_all.sh
+	  TESTS='$(TESTS)' REPLAYS='$(REPLAYS)' CASES='$(CASES)' SCRIPTS='$(SCRIPTS)' sh tests/run_all.sh
 
 check-san:
 	@$(MAKE) --no-print-directory SAN=1 test
@@ -317,6 +317,13 @@ bench: $(BENCHES) all
 	$(if $(BENCHES),,@echo 'no benchmarks: tests/bench/bench_*.c')
 
 # Training for real on this machine: Newton-Schulz against the BLAS, and layouts side by side on RANKS=4 ranks.
+# For a machine with a GPU: see docs/CLUSTER.md. The bundle runs where nothing can be built.
+gpu-bundle: all
+	@BUILD='$(BUILD)' sh tools/gpu-bundle.sh
+
+gpu-check: gpu-bundle
+	@BUILD='$(BUILD)' sh tools/gpu-check.sh
+
 check-exec: all
 	@BUILD='$(BUILD)' sh tests/bench/check_exec.sh
 
@@ -359,6 +366,7 @@ help:
 	@echo '  fuzz          run each fuzz target for FUZZ_SECONDS=$(FUZZ_SECONDS) under clang'
 	@echo '  bench         run the benchmarks; bench-exec trains on this machine, RANKS=4'
 	@echo '  check-exec    the proof of exec over layouts and ranks, a table, RANKS="1 2 3 4 7 8 64"'
+	@echo '  gpu-check     all that one NVIDIA GPU can say; gpu-bundle: a folder that does it elsewhere'
 	@echo '  format        clang-format all C; format-check only looks'
 	@echo '  install       into DESTDIR PREFIX=$(PREFIX); uninstall takes it away'
 	@echo '  install-deps  what run and test do first; NO_INSTALL=1 skips it'

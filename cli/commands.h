@@ -17,5 +17,7 @@ int cmd_validate(int argc, char **argv, struct err *e);
 
 /* `ballast calibrate`, which is a word of ballast-exec: a main function, with its own options and errors. */
 int calibrate_main(int argc, char **argv);
+/* `ballast exec rates`, likewise. */
+int rates_main(int argc, char **argv);
 
 #endif

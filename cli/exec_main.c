@@ -3,6 +3,7 @@
  * `ballast exec` starts it. */
 #include "cli/machine.h"
 #include "cli/commands.h"
+#include "cli/exec_owners.h"
 #include "cli/exec_report.h"
 #include "cli/exec_shadow.h"
 #include "cli/exec_steps.h"
@@ -75,6 +76,9 @@ static const struct opt rows[] = {
      .type = OPT_FLAG,
      .help =
          "compare every kernel and product with the CPU's reference while a step runs; no timing"},
+    {.name = "owners",
+     .type = OPT_FLAG,
+     .help = "the optimizer steps of all the plan's ranks, one after another on this one device"},
     {.name = "cluster",
      .letter = 'c',
      .type = OPT_STRING,
@@ -279,13 +283,22 @@ static int open_tokens(struct session *s, struct err *e)
 static int check_files(const struct session *s, struct err *e)
 {
     static const char *const files[] = {"trace", "steps-file"};
+    static const char *const others[] = {"check", "shadow", "owners"};
+    int kinds = 0;
+
+    for (size_t k = 0; k < sizeof(others) / sizeof(others[0]); k++)
+        kinds += opts_get(&s->opts, others[k])->set ? 1 : 0;
+    if (kinds > 1)
+        return err_set(e, ERR_USAGE,
+                       "--check, --shadow and --owners are three kinds of runs: give one");
 
     for (size_t i = 0; i < sizeof(files) / sizeof(files[0]); i++) {
         const struct opt_val *v = opts_get(&s->opts, files[i]);
 
-        if (v->set && (opts_get(&s->opts, "check")->set || opts_get(&s->opts, "shadow")->set))
-            return err_set(e, ERR_USAGE, "--%s needs times, and --check and --shadow measure none",
-                           files[i]);
+        for (size_t k = 0; v->set && k < sizeof(others) / sizeof(others[0]); k++)
+            if (opts_get(&s->opts, others[k])->set)
+                return err_set(e, ERR_USAGE, "--%s needs the times of steps, and --%s has none",
+                               files[i], others[k]);
         if (v->set && !strcmp(v->text, "-"))
             return err_set(e, ERR_USAGE, "--%s - needs a name; the result goes to standard output",
                            files[i]);
@@ -303,6 +316,11 @@ static int other_cluster(struct session *s, struct err *e)
         return 0;
     if (cluster_load(name, &s->arena, &c, e))
         return err_prefix(e, "--cluster");
+    if (opts_get(&s->opts, "owners")->set) { /* one device after the other: no nodes */
+        s->plan.cluster.device = c.device;
+        s->plan.cluster.name = c.name;
+        return 0;
+    }
     if (c.gpus_per_node != s->plan.cluster.gpus_per_node && s->plan.world > 1)
         return err_set(e, ERR_INVALID,
                        "--cluster: '%.100s' has %u GPUs a node, the plan's '%.100s' has %u", c.name,
@@ -323,6 +341,12 @@ static int session_run(struct session *s, int argc, char **argv, struct err *e)
         plan_load(s->opts.pos[0], &s->arena, &s->plan, e) || other_cluster(s, e) ||
         layout_check(&s->plan, e) || layout_lower(&s->plan, &s->arena, &s->program, e))
         return -1;
+    if (opts_get(&s->opts, "owners")->set && s->on.t.size == 1)
+        return exec_owners(
+            &s->plan, &s->program, &s->on, (uint32_t)opts_get(&s->opts, "steps")->u64,
+            (enum table_format)opts_get(&s->opts, "format")->u64, argc, argv, &s->out, e);
+    if (opts_get(&s->opts, "owners")->set)
+        return err_set(e, ERR_USAGE, "--owners plays all ranks in one process: no mpirun");
     if (s->on.t.size != s->plan.world)
         return err_set(e, ERR_INVALID, "'%s' is for %u ranks, this job has %u%s", s->opts.pos[0],
                        s->plan.world, s->on.t.size,
@@ -347,11 +371,14 @@ static int session_run(struct session *s, int argc, char **argv, struct err *e)
 
 static int help(struct session *s)
 {
-    printf("ballast-exec %s: replays a plan on this machine and compares it with its prediction\n\n"
-           "usage: [mpirun -np N] ballast-exec PLAN [--check] [options]\n\n"
-           "--check ends with `check: bitwise equal` or, for zero3+stock, `check: within N ulp` "
-           "(status 0), or\n`check: DIFFERS ...` (status 1).\n\n",
-           ballast_version);
+    printf(
+        "ballast-exec %s: replays a plan on this machine and compares it with its prediction\n\n"
+        "usage: [mpirun -np N] ballast-exec PLAN [--check | --shadow | --owners] [options]\n"
+        "       ballast-exec rates [options]          what products and Newton-Schulz reach here\n"
+        "       [mpirun -np N] ballast-exec calibrate [options]\n\n"
+        "--check ends with `check: bitwise equal` or, for zero3+stock, `check: within N ulp` "
+        "(status 0), or\n`check: DIFFERS ...` (status 1).\n\n",
+        ballast_version);
     opts_help(stdout, &s->opts);
     return 0;
 }
@@ -365,6 +392,8 @@ int main(int argc, char **argv)
     signal(SIGPIPE, SIG_IGN);
     if (argc > 1 && !strcmp(argv[1], "calibrate"))
         return calibrate_main(argc - 1, argv + 1);
+    if (argc > 1 && !strcmp(argv[1], "rates"))
+        return rates_main(argc - 1, argv + 1);
     memset(&s, 0, sizeof(s));
     machine_init(&s.on);
     arena_init(&s.arena);

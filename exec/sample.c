@@ -133,6 +133,37 @@ double sample_gemm(struct backend *b, enum dtype d, uint64_t m, uint64_t n, uint
     return median(took, REPEAT);
 }
 
+double sample_orthogonalize(struct backend *b, enum dtype d, uint64_t rows, uint64_t cols,
+                            uint32_t steps)
+{
+    uint64_t n = rows * cols;
+    void *x = filled(b, d, n), *y = backend_alloc(b, STREAM_COMPUTE, dtype_bytes(d, n));
+    const struct kernel_on on = {.act = d,
+                                 .weight = d,
+                                 .grad = d,
+                                 .workspace_bytes = kernel_orthogonalize_workspace(rows, cols)};
+    struct kernel_orthogonalize a = {
+        .rows = rows, .cols = cols, .hyper = KERNEL_NS_DEFAULTS, .type = d, .matrix = y};
+    double took[REPEAT];
+
+    a.hyper.steps = steps;
+    a.hyper.stored = d;
+    for (int r = -1; r < REPEAT; r++) { /* the first one warms up */
+        double start;
+
+        b->lib->copy(b, STREAM_COMPUTE, y, x, dtype_bytes(d, n));
+        b->lib->sync(b);
+        start = backend_now_s(b);
+        launch_orthogonalize(b, STREAM_COMPUTE, &on, &a);
+        b->lib->sync(b);
+        if (r >= 0)
+            took[r] = backend_now_s(b) - start;
+    }
+    backend_free(b, STREAM_COMPUTE, x, dtype_bytes(d, n));
+    backend_free(b, STREAM_COMPUTE, y, dtype_bytes(d, n));
+    return median(took, REPEAT);
+}
+
 double sample_copy_Bps(struct backend *b, size_t bytes)
 {
     char *x = filled(b, DTYPE_FP32, bytes / 4), *y = filled(b, DTYPE_FP32, bytes / 4);

@@ -1,6 +1,6 @@
 #!/bin/sh
-# run_all.sh - `make test`: libcheck programs, check-deps, corpus replay, command-line cases, runs under mpirun; called by
-# the Makefile with BUILD OBJ JOBS ONLY CC SAN TESTS REPLAYS CASES MPI_SCRIPTS. Each piece writes LOGS/NAME.log (its
+# run_all.sh - `make test`: libcheck programs, check-deps, corpus replay, command-line cases, scripts that run programs under mpirun or from a bundle; called by
+# the Makefile with BUILD OBJ JOBS ONLY CC SAN TESTS REPLAYS CASES SCRIPTS. Each piece writes LOGS/NAME.log (its
 # output) and LOGS/NAME.result ("passed failed skipped"); what failed is shown, and the last line is
 # "N passed, N failed, N skipped".
 #
@@ -25,7 +25,7 @@ pick() { # the words that contain $ONLY
     case check-deps in *"$ONLY"*) echo "deps check-deps" ;; esac
     pick $REPLAYS | sed 's/^/replay /'
     pick $CASES | sed 's/^/case /'
-    pick $MPI_SCRIPTS | sed 's/^/mpi /'
+    pick $SCRIPTS | sed 's/^/script /'
 } >"$LOGS/jobs"
 xargs -P "${JOBS:-2}" -L1 sh tests/run_one.sh <"$LOGS/jobs"
 
@@ -40,7 +40,7 @@ while read -r kind path; do
         sed 's/^/    /' "$LOGS/$name.log" 2>/dev/null | tail -n 60
     elif [ "$s" -gt 0 ]; then
         # the first line of a skipped program says why; cases name themselves
-        if [ "$kind" = case ] || [ "$kind" = mpi ]; then
+        if [ "$kind" = case ] || [ "$kind" = script ]; then
             sed -n 's/^skipped: /skipped /p' "$LOGS/$name.log"
         else
             echo "skipped $short: $(head -n 1 "$LOGS/$name.log")"

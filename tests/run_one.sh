@@ -1,5 +1,5 @@
 #!/bin/sh
-# run_one.sh KIND PATH - one job of run_all.sh: test PROGRAM | replay PROGRAM | case FILE | mpi SCRIPT | deps check-deps.
+# run_one.sh KIND PATH - one job of run_all.sh: test PROGRAM | replay PROGRAM | case FILE | script FILE | deps check-deps.
 kind=$1 path=$2
 name=$(echo "$kind-$path" | tr '/ ' '__')
 log=$LOGS/$name.log
@@ -34,7 +34,7 @@ replay)
     [ -d "$corpus" ] && files=$(find "$corpus" -type f | LC_ALL=C sort)
     $limit "$path" $files >"$log" 2>&1 </dev/null && result 1 0 0 || result 0 1 0
     ;;
-case | mpi)
+case | script)
     # both end with "passed failed skipped"
     if [ "$kind" = case ]; then
         $limit sh tests/run_cli.sh "$path"
