@@ -15,6 +15,8 @@ struct reading {
     size_t n, cap;
     const char *main; /* container of the layers that are the model */
     size_t n_main;
+    const char *unit; /* name of the last layer met: runs of tensors are of one */
+    uint32_t unit_number;
     uint64_t hidden, embed_dim; /* embed_dim: of narrower token tables, or 0 */
     bool learned;
     struct model_builder b;
@@ -152,7 +154,10 @@ static void place(struct reading *r, struct item *x)
     if (parts.container == r->n_main && !strncmp(name, r->main, r->n_main)) {
         x->place = AT_LAYER;
         x->number = parts.number;
-        x->unit = arena_printf(r->a, "layers.%u", (unsigned)parts.number);
+        if (!r->unit || r->unit_number != parts.number)
+            r->unit = arena_printf(r->a, "layers.%u", (unsigned)parts.number);
+        r->unit_number = parts.number;
+        x->unit = r->unit;
         return;
     }
     x->unit = arena_printf(r->a, "%.*s.%u", (int)parts.container, name, (unsigned)parts.number);
@@ -299,9 +304,11 @@ static int by_unit(const void *p, const void *q)
         return x->place < y->place ? -1 : 1;
     if (x->place == AT_LAYER && x->number != y->number)
         return x->number < y->number ? -1 : 1;
-    names = strcmp(x->unit, y->unit);
-    if (names)
-        return names;
+    if (x->unit != y->unit) { /* most share the text */
+        names = strcmp(x->unit, y->unit);
+        if (names)
+            return names;
+    }
     if (x->expert != y->expert)
         return x->expert < y->expert ? -1 : 1;
     if (x->slot != y->slot)

@@ -38,6 +38,8 @@ static bool is_named(const char *name, const char *of, bool *is_bias)
     *is_bias = false;
     if (*of == '=')
         return !strcmp(name, of + 1);
+    if (*of != *name) /* most are told apart here */
+        return false;
     n = strlen(of);
     if (strncmp(name, of, n) != 0)
         return false;
