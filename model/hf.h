@@ -137,8 +137,8 @@ int hf_heads(struct hf *h, struct unit_class *c, const char *heads, const char *
              uint32_t kv_dflt, uint32_t dim_dflt, struct err *e);
 /* partial_rotary_factor (or its elder names) into c->rotary_dim. */
 int hf_rotary(const struct hf *h, struct unit_class *c, double dflt, struct err *e);
-/* Experts: how many, and how many a token meets. */
-int hf_experts(struct hf *h, struct unit_class *c, const char *n, uint64_t n_dflt,
+/* Experts: how many, at least n_min, and how many a token meets (at least 1 of them). */
+int hf_experts(struct hf *h, struct unit_class *c, const char *n, uint64_t n_min, uint64_t n_dflt,
                const char *active, uint64_t active_dflt, struct err *e);
 /* tie_word_embeddings of the text part, else of the document. */
 int hf_tied(struct hf *h, bool dflt, struct err *e);

@@ -90,13 +90,11 @@ static int read_qwen35(struct hf *h, struct err *e)
     if (hf_decoder(h, &l, !moe, e) || hf_flag_or(h, "attn_output_gate", true, &l.c.output_gate, e))
         return -1;
     if (moe &&
-        (hf_experts(h, &l.c, "num_experts", 256, "num_experts_per_tok", 8, e) ||
+        (hf_experts(h, &l.c, "num_experts", 1, 256, "num_experts_per_tok", 8, e) ||
          hf_size(h, "moe_intermediate_size", HF_MAX_WIDTH, &l.c.ffn, e) ||
          hf_size_or(h, "shared_expert_intermediate_size", 0, HF_MAX_WIDTH, 0, &l.shared_ffn, e)))
         return -1;
     l.shared_router = l.shared_ffn;
-    if (moe && !l.c.n_experts)
-        return json_err(&h->top, ERR_INVALID, e, "has num_experts = 0, expected at least 1");
     d = l;
     full = ARENA_NEW(h->a, bool, h->layers);
     if (delta_sizes(h, &d, e) || full_layers(h, full, e))
@@ -201,15 +199,12 @@ static int nemotron_moe(struct hf *h, struct hf_layer *l, struct err *e)
     uint64_t shared;
 
     if (nemotron_mlp(h, l, e) ||
-        hf_experts(h, &l->c, "n_routed_experts", 0, "num_experts_per_tok", 0, e) ||
+        hf_experts(h, &l->c, "n_routed_experts", 1, 0, "num_experts_per_tok", 0, e) ||
         hf_size(h, "moe_intermediate_size", HF_MAX_WIDTH, &l->c.ffn, e) ||
         hf_size_or(h, "n_shared_experts", 0, 1024, 1, &shared, e) ||
         hf_size_or(h, "moe_shared_expert_intermediate_size", 0, HF_MAX_WIDTH, shared * l->c.ffn,
                    &l->shared_ffn, e))
         return -1;
-    if (!l->c.n_experts || !l->c.n_active)
-        return json_err(&h->top, ERR_INVALID, e,
-                        "has layers of experts, but no n_routed_experts and num_experts_per_tok");
     if (!shared)
         l->shared_ffn = 0;
     l->c.name = "moe-layer";

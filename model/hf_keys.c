@@ -230,16 +230,17 @@ int hf_rotary(const struct hf *h, struct unit_class *c, double dflt, struct err 
     return 0;
 }
 
-int hf_experts(struct hf *h, struct unit_class *c, const char *n, uint64_t n_dflt,
+int hf_experts(struct hf *h, struct unit_class *c, const char *n, uint64_t n_min, uint64_t n_dflt,
                const char *active, uint64_t active_dflt, struct err *e)
 {
     uint64_t experts, met = 0;
     struct json_at at;
     char n_key[64], active_key[64];
 
-    if (hf_size_or(h, n, 0, HF_MAX_EXPERTS, n_dflt, &experts, e))
+    if (n_min && !n_dflt ? hf_size(h, n, HF_MAX_EXPERTS, &experts, e)
+                         : hf_size_or(h, n, n_min, HF_MAX_EXPERTS, n_dflt, &experts, e))
         return -1;
-    if (experts && hf_size_or(h, active, 1, HF_MAX_EXPERTS, active_dflt, &met, e))
+    if (experts && required_or(h, active, HF_MAX_EXPERTS, active_dflt, &met, e))
         return -1;
     find(&h->top, n, &at, n_key);
     find(&h->top, active, &at, active_key);

@@ -84,10 +84,8 @@ static int read_mixtral(struct hf *h, struct err *e)
     struct hf_layer l;
 
     if (hf_decoder(h, &l, true, e) ||
-        hf_experts(h, &l.c, "num_local_experts", 8, "num_experts_per_tok", 2, e))
+        hf_experts(h, &l.c, "num_local_experts", 1, 8, "num_experts_per_tok", 2, e))
         return -1;
-    if (!l.c.n_experts)
-        return json_err(&h->top, ERR_INVALID, e, "has num_local_experts = 0, expected at least 1");
     return finish(h, NULL, &l, NULL, e);
 }
 
@@ -97,7 +95,7 @@ static int read_phimoe(struct hf *h, struct err *e)
     struct hf_layer l;
 
     if (hf_decoder(h, &l, true, e) ||
-        hf_experts(h, &l.c, "num_local_experts", 16, "num_experts_per_tok", 2, e) ||
+        hf_experts(h, &l.c, "num_local_experts", 1, 16, "num_experts_per_tok", 2, e) ||
         hf_flag_or(h, "lm_head_bias", false, &h->head_bias, e))
         return -1;
     l.c.route = ROUTE_OTHER;
@@ -109,7 +107,7 @@ static int read_granitemoe(struct hf *h, struct err *e)
     struct hf_layer l;
 
     if (hf_decoder(h, &l, true, e) ||
-        hf_experts(h, &l.c, "num_local_experts", 8, "num_experts_per_tok", 2, e))
+        hf_experts(h, &l.c, "num_local_experts", 1, 8, "num_experts_per_tok", 2, e))
         return -1;
     l.fused_gate_up = !h->opt->split_fused;
     return finish(h, NULL, &l, NULL, e);
@@ -122,7 +120,7 @@ static int read_gpt_oss(struct hf *h, struct err *e)
     bool bias;
 
     if (hf_decoder(h, &l, true, e) || hf_flag_or(h, "attention_bias", true, &bias, e) ||
-        hf_experts(h, &l.c, "num_local_experts|num_experts", 128,
+        hf_experts(h, &l.c, "num_local_experts|num_experts", 1, 128,
                    "num_experts_per_tok|experts_per_token", 4, e))
         return -1;
     l.qkv_bias = l.o_bias = bias;
@@ -152,7 +150,7 @@ static int read_qwen_moe(struct hf *h, struct err *e)
     struct json_at at;
 
     if (hf_decoder(h, &l, false, e) ||
-        hf_experts(h, &l.c, "num_experts|num_local_experts", shared ? 60 : 128,
+        hf_experts(h, &l.c, "num_experts|num_local_experts", 0, shared ? 60 : 128,
                    "num_experts_per_tok", shared ? 4 : 8, e) ||
         hf_size_or(h, "decoder_sparse_step", 1, HF_MAX_LAYERS, 1, &step, e) ||
         hf_flag_or(h, "norm_topk_prob", false, &normalised, e))
@@ -189,7 +187,7 @@ static int read_llama4(struct hf *h, struct err *e)
     struct json_at at;
 
     if (hf_decoder(h, &l, true, e) ||
-        hf_experts(h, &l.c, "num_local_experts", 16, "num_experts_per_tok", 1, e) ||
+        hf_experts(h, &l.c, "num_local_experts", 1, 16, "num_experts_per_tok", 1, e) ||
         hf_size_or(h, "interleave_moe_layer_step", 1, HF_MAX_LAYERS, 1, &step, e) ||
         hf_size_or(h, "intermediate_size_mlp", 1, HF_MAX_WIDTH, 16384, &ffn, e))
         return -1;
@@ -203,8 +201,6 @@ static int read_llama4(struct hf *h, struct err *e)
         for (size_t i = 0; i < n_listed; i++)
             sparse[listed[i]] = true;
     }
-    if (!l.c.n_experts)
-        return json_err(&h->top, ERR_INVALID, e, "has num_local_experts = 0, expected at least 1");
     l.c.route = ROUTE_OTHER;
     l.c.scaled = true;
     l.shared_ffn = l.c.ffn;
@@ -261,12 +257,10 @@ static int read_deepseek(struct hf *h, struct err *e)
     struct hf_layer l, d;
 
     if (hf_decoder(h, &l, false, e) || latent_sizes(h, &l, e) ||
-        hf_experts(h, &l.c, "n_routed_experts", 0, "num_experts_per_tok", 0, e) ||
+        hf_experts(h, &l.c, "n_routed_experts", 0, 0, "num_experts_per_tok", 0, e) ||
         hf_size_or(h, "first_k_dense_replace", 0, HF_MAX_LAYERS, 0, &first, e) ||
         hf_size_or(h, "moe_layer_freq", 1, HF_MAX_LAYERS, 1, &freq, e))
         return -1;
-    if (l.c.n_experts && !l.c.n_active)
-        return hf_size(h, "num_experts_per_tok", HF_MAX_EXPERTS, &first, e);
     sparse = ARENA_NEW(h->a, bool, h->layers);
     for (uint64_t i = 0; i < h->layers; i++)
         sparse[i] = l.c.n_experts && i >= first && i % freq == 0;

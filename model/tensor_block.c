@@ -43,7 +43,6 @@ static bool heads_of(struct unit_class *c, uint64_t q, uint64_t kv, const struct
     c->n_heads = (uint32_t)(q / d);
     c->n_kv_heads = (uint32_t)(kv / d);
     c->head_dim = (uint32_t)d;
-    c->heads_unknown = true;
     return q / d <= UINT32_MAX;
 }
 
@@ -154,5 +153,6 @@ bool block_known(struct unit_class *c, const struct item *v, size_t n, uint64_t 
     c->parallel = norm1 && c->ffn && c->mixer != MIXER_NONE &&
                   !block_slot(v, n, SLOT_NORM2, false) && !block_slot(v, n, SLOT_NORM1_POST, false);
     c->route = ROUTE_OTHER; /* unknown */
+    c->heads_unknown = true;
     return true;
 }

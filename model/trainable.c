@@ -28,8 +28,6 @@ static bool experts_in_out(const struct model *m, const struct unit_class *c)
 static const char *missing_attention(const struct model *m, const struct unit_class *c,
                                      uint64_t seq_len)
 {
-    if (c->heads_unknown)
-        return "attention whose heads are unknown (only shapes were read)";
     if (c->position == POSITION_ALIBI)
         return "ALiBi positions";
     if (c->position == POSITION_ROPE && c->fused_qkv)
@@ -92,7 +90,9 @@ int graph_trains(const struct model *m, uint64_t seq_len, struct err *e)
         const struct unit_class *c = &m->classes[i];
         const char *what = NULL;
 
-        if (c->scaled)
+        if (c->heads_unknown)
+            what = "only shapes: its heads and activation are a guess";
+        else if (c->scaled)
             what = "constant multipliers or soft caps";
         else if (c->kind == UNIT_LAYER) {
             what = missing_mixer(m, c, seq_len);

@@ -549,6 +549,13 @@ START_TEST(what_changes_a_family_is_refused_by_name)
         {"{\"model_type\":\"starcoder2\",\"mlp_type\":\"gated\"}", {"mlp_type is 'gated'"}},
         {"{\"model_type\":\"gemma3_text\",\"use_bidirectional_attention\":true}",
          {"use_bidirectional_attention"}},
+        {"{\"model_type\":\"phimoe\",\"hidden_size\":64,\"intermediate_size\":8,"
+         "\"num_hidden_layers\":1,\"num_attention_heads\":8,\"vocab_size\":9,"
+         "\"num_local_experts\":0}",
+         {"num_local_experts is 0"}},
+        {"{\"model_type\":\"nemotron_h\",\"hidden_size\":64,\"num_hidden_layers\":1,"
+         "\"vocab_size\":9,\"hybrid_override_pattern\":\"E\",\"intermediate_size\":8}",
+         {"no 'n_routed_experts'"}},
         {"{\"model_type\":\"llama\",\"is_causal\":false}", {"is_causal is false", "only true"}},
         {"{\"model_type\":\"nemotron_h\",\"moe_latent_size\":1024}", {"moe_latent_size"}},
         {"{\"model_type\":\"qwen\",\"hidden_size\":64,\"num_hidden_layers\":1,"
