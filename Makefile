@@ -120,7 +120,7 @@ CASES       := $(sort $(wildcard tests/cli/*.case))
 SCRIPTS := $(filter-out %/lib.sh,$(sort $(wildcard tests/mpi/*.sh tests/gpu/*.sh)))
 C_FILES     := $(sort $(wildcard $(foreach d,$(FOLDERS) tests tests/*,$(d)/*.c $(d)/*.h $(d)/*.cu $(d)/*.cuh $(d)/*.cc)))
 
-.PHONY: all run test test-run check-san check-deps fuzz fuzz-run bench bench-exec check-exec gpu-bundle gpu-check format format-check install uninstall clean help \
+.PHONY: all run test test-run check-san check-deps fuzz fuzz-run bench bench-exec check-exec gpu-bundle gpu-check standin format format-check install uninstall clean help \
         install-deps tests FORCE
 
 all: $(PROGRAMS) $(MODULES) $(LIB)
@@ -320,6 +320,11 @@ bench: $(BENCHES) all
 # For a machine with a GPU: see docs/CLUSTER.md. The bundle runs where nothing can be built.
 gpu-bundle: all
 	@BUILD='$(BUILD)' sh tools/gpu-bundle.sh
+
+# What the cuda backend calls on the stand-in: a line a layout, algorithm and number of ranks.
+standin: $(OBJ)/tests/cuda/test_backend
+	@echo 'layout             gather       model     ranks  kernels  copies collectives  messages  waits   bytes sent  bits, bytes'
+	@STANDIN_TABLE=1 CK_FORK=no CK_TIMEOUT_MULTIPLIER=10 $(OBJ)/tests/cuda/test_backend | grep equal
 
 gpu-check: gpu-bundle
 	@BUILD='$(BUILD)' sh tools/gpu-check.sh

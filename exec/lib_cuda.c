@@ -1,13 +1,14 @@
 /* exec/lib_cuda.c - build/ballast-cuda.so: the backend for NVIDIA GPUs. The only file that talks to the CUDA runtime's
  * streams, cuBLAS and NCCL; kernels/cuda.h has the kernels.
  *
- * A rank takes the GPU of its place on its node. A stream of the program is a CUDA stream, an event a CUDA event, memory is
+ * A rank takes the GPU of its place on its node, and the cores of that GPU's NUMA node. A stream of the program is a CUDA stream, an event a CUDA event, memory is
  * stream-ordered (cudaMallocAsync). Products are cuBLAS's with fp32 accumulation; the rest of a mixed product is cast around
  * one in fp32. Collectives: all-gather, all-reduce and reduce-scatter are NCCL's own, owner segments along a ring NCCL's broadcast and reduce;
  * every other algorithm, and ordered reductions, are carried by ncclSend and ncclRecv in groups, as exec/collective.c says,
  * with sums in kernels. Each stream has a communicator of its own, so that a gather and a reduction overlap.
  * NCCL is loaded when there are several ranks (BALLAST_NCCL names its file, else libnccl.so.2), so that one rank needs none.
  */
+#define _GNU_SOURCE /* sched_setaffinity */
 #include "core/mem.h"
 #include "exec/backend.h"
 #include "kernels/cuda.h"
@@ -17,6 +18,7 @@
 #include <cuda_runtime_api.h>
 #include <dlfcn.h>
 #include <nccl.h>
+#include <sched.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
@@ -624,6 +626,67 @@ static int place_on_node(struct transport *t, uint32_t *place, struct err *e)
     return status;
 }
 
+/* A line of a file of the system, without its end; false when there is none. */
+static bool read_line(char *line, int n, const char *fmt, const char *what)
+{
+    char path[300];
+    FILE *f;
+    bool got;
+
+    snprintf(path, sizeof(path), fmt, what);
+    f = fopen(path, "r");
+    got = f && fgets(line, n, f);
+    if (f)
+        fclose(f);
+    if (got)
+        line[strcspn(line, "\n")] = 0;
+    return got;
+}
+
+/* "0-3,8,10-11" */
+static int parse_cpus(const char *list, cpu_set_t *set)
+{
+    char *end;
+
+    CPU_ZERO(set);
+    for (const char *p = list; *p; p = *end == ',' ? end + 1 : end) {
+        long first = strtol(p, &end, 10), last = first;
+
+        if (end == p)
+            break;
+        if (*end == '-')
+            last = strtol(end + 1, &end, 10);
+        for (long k = first; k <= last && k >= 0 && k < CPU_SETSIZE; k++)
+            CPU_SET((size_t)k, set);
+        if (*end != ',')
+            break;
+    }
+    return CPU_COUNT(set);
+}
+
+/* The host's side of a rank runs on the cores of its GPU's NUMA node, as Linux lists them, unless the launcher has bound it
+ * already or nothing is known. */
+static void stay_near(int device)
+{
+    char bus[32] = "", node[16], list[4096];
+    cpu_set_t now, near, both;
+
+    if (sched_getaffinity(0, sizeof(now), &now) ||
+        CPU_COUNT(&now) < sysconf(_SC_NPROCESSORS_ONLN) ||
+        cudaDeviceGetPCIBusId(bus, sizeof(bus), device) != cudaSuccess)
+        return;
+    for (char *p = bus; *p; p++)
+        *p = (char)(*p >= 'A' && *p <= 'F' ? *p - 'A' + 'a' : *p);
+    if (!read_line(node, sizeof(node), "/sys/bus/pci/devices/%s/numa_node", bus) ||
+        node[0] == '-' ||
+        !read_line(list, sizeof(list), "/sys/devices/system/node/node%s/cpulist", node) ||
+        !parse_cpus(list, &near))
+        return;
+    CPU_AND(&both, &now, &near);
+    if (CPU_COUNT(&both))
+        sched_setaffinity(0, sizeof(both), &both);
+}
+
 static int take_gpu(struct cuda *x, struct transport *t, struct err *e)
 {
     uint32_t place;
@@ -642,9 +705,10 @@ static int take_gpu(struct cuda *x, struct transport *t, struct err *e)
                        t->rank, place + 1, n);
     x->device = (int)place % n; /* a launcher that binds shows each rank one GPU */
     status = cudaSetDevice(x->device);
-    return status == cudaSuccess
-               ? 0
-               : err_set(e, ERR_EXTERNAL, "GPU %d: %s", x->device, cudaGetErrorString(status));
+    if (status != cudaSuccess)
+        return err_set(e, ERR_EXTERNAL, "GPU %d: %s", x->device, cudaGetErrorString(status));
+    stay_near(x->device);
+    return 0;
 }
 
 static int make_streams(struct backend *b, struct cuda *x)

@@ -112,7 +112,24 @@ static int run(const struct setting *s, bool cuda, struct arena *a, struct outco
     return threads_run(s->world, one_rank, x, e);
 }
 
-/* "" when both are the same, bit for bit, and the bytes the program's. */
+/* A line of `make standin`: what the run called, of all ranks and steps. */
+static void tell(const struct setting *s, const struct outcome *x)
+{
+    struct standin_calls c = standin_calls();
+    uint64_t sent = 0;
+
+    if (!getenv("STANDIN_TABLE"))
+        return;
+    for (uint32_t r = 0; r < s->world; r++)
+        sent = x->sent[r] > sent ? x->sent[r] : sent;
+    printf("%-18s %-12s %-9s %5u %8llu %7llu %11llu %9llu %6llu %12llu  equal\n", s->layout,
+           coll_algo_name(s->job.gather), s->model, s->world, (unsigned long long)c.kernels,
+           (unsigned long long)c.copies, (unsigned long long)c.collectives,
+           (unsigned long long)c.messages, (unsigned long long)c.waits, (unsigned long long)sent);
+    fflush(stdout);
+}
+
+/* Aborts unless both are the same, bit for bit, and the bytes the program's. */
 static void compare(const struct setting *s, struct outcome *cpu)
 {
     struct outcome x;
@@ -142,6 +159,7 @@ static void compare(const struct setting *s, struct outcome *cpu)
                          s->layout, s->world, r, (unsigned long long)x.sent[r],
                          (unsigned long long)(b.sent_intra + b.sent_inter));
     }
+    tell(s, &x);
     release(&x);
     arena_release(&a);
 }
