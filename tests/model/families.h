@@ -1,6 +1,8 @@
 /* tests/model/families.h - a config.json of each family, ours, from published dimensions, and what it must count.
  *
- * `total` is a count of the published checkpoint where `source` names one, else by hand (test_families.c). */
+ * `total` is a count of the published checkpoint where `source` names one, else by hand (test_families.c). Where
+ * ../shared/reference/param_counts.json has the model, test_param_counts.c compares with that file; the other counts of the
+ * hub were written down from memory, not looked up: a second opinion rather than a source. */
 #ifndef BALLAST_TESTS_MODEL_FAMILIES_H
 #define BALLAST_TESTS_MODEL_FAMILIES_H
 
