@@ -25,6 +25,7 @@ static const struct opt rows[] = {
     {.name = "export",
      .type = OPT_FLAG,
      .help = "the description alone, as a file that --cluster reads: a start for your own"},
+    {.name = "check", .type = OPT_FLAG, .help = "exit with status 1 when there is a warning"},
     COMMAND_OUTPUT_ROWS,
 };
 
@@ -113,71 +114,148 @@ static void print_table(struct table *t, enum table_format format, struct strbuf
     table_release(t);
 }
 
-static void as_text(const struct cluster *c, struct arena *a, bool with_constants,
-                    enum table_format format, struct strbuf *out)
-{
-    const struct topo_finding *f;
-    size_t n = topo_check(c, a, &f);
-    struct table t;
+/* What there is to show: a cluster, the topology file that it is from, or both. */
+struct shown {
+    const struct cluster *c;  /* NULL: the file alone is no cluster, and `missing` says why */
+    const struct topology *t; /* NULL: from no such file */
+    const char *missing;
+    const struct topo_finding *found[2]; /* of the file, of the cluster */
+    size_t n_found[2];
+    size_t n_warnings;
+};
 
-    strbuf_printf(out, format == TABLE_AS_MD ? "**%s**: %s\n\n```\n" : "%s: %s\n\n", c->name,
-                  c->summary);
-    topo_draw(c, out);
-    strbuf_puts(out, format == TABLE_AS_MD ? "```\n\n" : "\n");
-    figures(c, &t);
-    print_table(&t, format, out);
+static void check(struct shown *s, struct arena *a)
+{
+    if (s->t)
+        s->n_found[0] = topo_file_check(s->t, a, &s->found[0]);
+    if (s->c)
+        s->n_found[1] = topo_check(s->c, a, &s->found[1]);
+    for (int k = 0; k < 2; k++)
+        for (size_t i = 0; i < s->n_found[k]; i++)
+            s->n_warnings += s->found[k][i].warning;
+}
+
+static void findings_as_text(const struct shown *s, enum table_format format, struct strbuf *out)
+{
     strbuf_puts(out, "\nchecks\n");
     if (format == TABLE_AS_MD)
         strbuf_putc(out, '\n');
-    for (size_t i = 0; i < n; i++)
-        strbuf_printf(out, "%s%s: %s\n", format == TABLE_AS_MD ? "- " : "  ",
-                      f[i].warning ? "warning" : "note", f[i].text);
-    if (!n)
-        strbuf_puts(out, "  nothing to say\n");
-    if (with_constants) {
-        strbuf_putc(out, '\n');
-        constants(c, a, &t);
-        if (format == TABLE_AS_MD) {
-            print_table(&t, format, out);
-        } else { /* sources are sentences: not cut to fit */
-            for (size_t i = 0; i < t.n_rows; i++) {
-                const struct table_cell *cell = &t.cells[i * t.n_cols];
+    for (int k = 0; k < 2; k++)
+        for (size_t i = 0; i < s->n_found[k]; i++) {
+            const struct topo_finding *f = &s->found[k][i];
 
-                strbuf_printf(out, "%s = %s\n    %s\n", cell[0].v.str, cell[1].v.str,
-                              cell[2].state == TABLE_STR ? cell[2].v.str : "(no source)");
-            }
-            table_release(&t);
+            strbuf_printf(out, "%s%s: ", format == TABLE_AS_MD ? "- " : "  ",
+                          f->warning ? "warning" : "note");
+            if (f->line)
+                strbuf_printf(out, "line %u: ", f->line);
+            strbuf_printf(out, "%s\n", f->text);
         }
-    }
+    if (!s->n_found[0] && !s->n_found[1])
+        strbuf_puts(out, "  nothing to say\n");
 }
 
-static void as_json(const struct cluster *c, struct arena *a, int argc, char **argv,
-                    struct strbuf *out)
+static void constants_as_text(const struct cluster *c, struct arena *a, enum table_format format,
+                              struct strbuf *out)
 {
-    cJSON *doc = output_document("ballast-topo", 1, argc, argv), *list;
-    const struct topo_finding *f;
-    size_t n = topo_check(c, a, &f), n_warnings = 0;
     struct table t;
 
-    json_add_str(doc, "name", c->name);
-    json_add_u64(doc, "nodes", c->n_nodes);
-    json_add_u64(doc, "gpus", (uint64_t)c->n_nodes * c->gpus_per_node);
-    figures(c, &t);
-    json_add_tree(doc, "figures", table_to_json(&t));
-    table_release(&t);
-    list = json_add_array(doc, "checks");
-    for (size_t i = 0; i < n; i++) {
-        cJSON *o = json_add_object(list, NULL);
-
-        json_add_str(o, "level", f[i].warning ? "warning" : "note");
-        json_add_str(o, "text", f[i].text);
-        n_warnings += f[i].warning;
+    strbuf_putc(out, '\n');
+    constants(c, a, &t);
+    if (format == TABLE_AS_MD) {
+        print_table(&t, format, out);
+        return;
     }
-    json_add_u64(doc, "warnings", n_warnings);
-    json_add_tree(doc, "cluster", cluster_to_json(c));
+    for (size_t i = 0; i < t.n_rows; i++) { /* sources are sentences: not cut to fit */
+        const struct table_cell *cell = &t.cells[i * t.n_cols];
+
+        strbuf_printf(out, "%s = %s\n    %s\n", cell[0].v.str, cell[1].v.str,
+                      cell[2].state == TABLE_STR ? cell[2].v.str : "(no source)");
+    }
+    table_release(&t);
+}
+
+static void as_text(const struct shown *s, struct arena *a, bool with_constants,
+                    enum table_format format, struct strbuf *out)
+{
+    struct table t;
+
+    if (s->c) {
+        strbuf_printf(out, format == TABLE_AS_MD ? "**%s**: %s\n\n```\n" : "%s: %s\n\n", s->c->name,
+                      s->c->summary);
+        topo_draw(s->c, out);
+        strbuf_puts(out, format == TABLE_AS_MD ? "```\n\n" : "\n");
+        figures(s->c, &t);
+    } else {
+        strbuf_printf(out, "%s: %u GPUs, %u NICs; not yet a cluster\n\n", s->t->file, s->t->n_gpus,
+                      s->t->n_nics);
+        topo_file_devices(s->t, a, &t);
+    }
+    print_table(&t, format, out);
+    findings_as_text(s, format, out);
+    if (!s->c)
+        strbuf_printf(out, "\nmissing\n%s%s\n", format == TABLE_AS_MD ? "\n" : "  ", s->missing);
+    else if (with_constants)
+        constants_as_text(s->c, a, format, out);
+}
+
+static void findings_as_json(const struct shown *s, cJSON *doc)
+{
+    cJSON *list = json_add_array(doc, "checks");
+
+    for (int k = 0; k < 2; k++)
+        for (size_t i = 0; i < s->n_found[k]; i++) {
+            const struct topo_finding *f = &s->found[k][i];
+            cJSON *o = json_add_object(list, NULL);
+
+            json_add_str(o, "level", f->warning ? "warning" : "note");
+            if (f->line)
+                json_add_u64(o, "line", f->line);
+            json_add_str(o, "text", f->text);
+        }
+    json_add_u64(doc, "warnings", s->n_warnings);
+}
+
+static void as_json(const struct shown *s, struct arena *a, int argc, char **argv,
+                    struct strbuf *out)
+{
+    cJSON *doc = output_document("ballast-topo", 1, argc, argv);
+    struct table t;
+
+    if (s->c) {
+        json_add_str(doc, "name", s->c->name);
+        json_add_u64(doc, "nodes", s->c->n_nodes);
+        json_add_u64(doc, "gpus", (uint64_t)s->c->n_nodes * s->c->gpus_per_node);
+        figures(s->c, &t);
+        json_add_tree(doc, "figures", table_to_json(&t));
+        table_release(&t);
+    }
+    if (s->t) {
+        topo_file_devices(s->t, a, &t);
+        json_add_str(doc, "file", s->t->file);
+        json_add_tree(doc, "devices", table_to_json(&t));
+        table_release(&t);
+    }
+    findings_as_json(s, doc);
+    if (s->c)
+        json_add_tree(doc, "cluster", cluster_to_json(s->c));
+    else
+        json_add_str(doc, "missing", s->missing);
     json_print(doc, true, out);
     strbuf_putc(out, '\n');
     json_free(doc);
+}
+
+static void as_csv(const struct shown *s, struct arena *a, bool with_constants, struct strbuf *out)
+{
+    struct table t;
+
+    if (!s->c)
+        topo_file_devices(s->t, a, &t);
+    else if (with_constants)
+        constants(s->c, a, &t);
+    else
+        figures(s->c, &t);
+    print_table(&t, TABLE_AS_CSV, out);
 }
 
 static int list_bundled(enum table_format format, struct arena *a, int argc, char **argv,
@@ -213,8 +291,38 @@ static int list_bundled(enum table_format format, struct arena *a, int argc, cha
     } else {
         table_print(&t, format, out);
     }
+    if (format == TABLE_AS_TABLE || format == TABLE_AS_MD) {
+        strbuf_puts(out, "\nalso: ");
+        for (size_t i = 0; i < cluster_n_aliases; i++)
+            strbuf_printf(out, "%s%s = %s", i ? ", " : "", cluster_aliases[i].name,
+                          cluster_aliases[i].bundled);
+        strbuf_putc(out, '\n');
+    }
     table_release(&t);
     return rc;
+}
+
+/* The cluster, its topology file, or of a file that lacks something only that. */
+static int load(const struct opts *o, struct arena *a, struct cluster *c, struct topology *t,
+                struct shown *s, struct err *e)
+{
+    const char *what = o->pos[0], *file = cluster_topology_file(what, a);
+    bool export = opts_get(o, "export")->set, nodes = opts_get(o, "nodes")->set,
+         with_constants = opts_get(o, "constants")->set;
+
+    if (file) {
+        if (topology_load(file, a, t, e))
+            return -1;
+        s->t = t;
+    }
+    if (cluster_load(what, a, c, e)) {
+        if (!file || strcmp(file, what) || export || nodes || with_constants)
+            return -1;
+        s->missing = arena_strdup(a, e->msg);
+        return 0;
+    }
+    s->c = c;
+    return cluster_resize(c, (uint32_t)opts_get(o, "nodes")->u64, e);
 }
 
 static int run(const struct opts *o, struct arena *a, int argc, char **argv, struct strbuf *out,
@@ -222,8 +330,9 @@ static int run(const struct opts *o, struct arena *a, int argc, char **argv, str
 {
     enum table_format format = (enum table_format)opts_get(o, "format")->u64;
     bool with_constants = opts_get(o, "constants")->set, export = opts_get(o, "export")->set;
+    struct shown s = {NULL};
     struct cluster c;
-    struct table t;
+    struct topology t;
 
     if (opts_get(o, "list")->set)
         return opts_positionals(o, 0, 0, "--list", e) || list_bundled(format, a, argc, argv, out, e)
@@ -235,9 +344,9 @@ static int run(const struct opts *o, struct arena *a, int argc, char **argv, str
         return err_set(e, ERR_USAGE,
                        "--export prints the description alone: no --constants, "
                        "--format or --nodes");
-    if (cluster_load(o->pos[0], a, &c, e) ||
-        cluster_resize(&c, (uint32_t)opts_get(o, "nodes")->u64, e))
+    if (load(o, a, &c, &t, &s, e))
         return -1;
+    check(&s, a);
     if (export) {
         cJSON *tree = cluster_to_json(&c);
 
@@ -245,17 +354,13 @@ static int run(const struct opts *o, struct arena *a, int argc, char **argv, str
         strbuf_putc(out, '\n');
         json_free(tree);
     } else if (format == TABLE_AS_JSON) {
-        as_json(&c, a, argc, argv, out);
+        as_json(&s, a, argc, argv, out);
     } else if (format == TABLE_AS_CSV) {
-        if (with_constants)
-            constants(&c, a, &t);
-        else
-            figures(&c, &t);
-        print_table(&t, format, out);
+        as_csv(&s, a, with_constants, out);
     } else {
-        as_text(&c, a, with_constants, format, out);
+        as_text(&s, a, with_constants, format, out);
     }
-    return 0;
+    return opts_get(o, "check")->set && s.n_warnings ? 1 : 0;
 }
 
 int cmd_topo(int argc, char **argv, struct err *e)
@@ -266,9 +371,14 @@ int cmd_topo(int argc, char **argv, struct err *e)
             "       ballast topo --list\n\n"
             "A cluster as a picture, the rates that follow from it, and what is suspicious about "
             "it.\n\n"
-            "CLUSTER is a bundled name (case does not matter) or a JSON file; "
-            "topologies/README.md\n"
-            "documents its keys, and --export writes one.\n\n",
+            "CLUSTER is a bundled name (case does not matter); a JSON file (topologies/README.md "
+            "documents\n"
+            "its keys, --export writes one); a topology file of NCCL or the text of nvidia-smi "
+            "topo "
+            "-m; or one\n"
+            "line, BASE:key=value,... with node=FILE gpus=N nics=COUNTxRATE nvlink=RATE "
+            "memory=SIZE\n"
+            "leaf=NODES oversub=X rails=yes|no.\n\n",
         .rows = rows,
         .n_rows = sizeof(rows) / sizeof(rows[0]),
         .run = run,

@@ -42,7 +42,7 @@ const struct opt setup_options[] = {
      .type = OPT_STRING,
      .meta = "CLUSTER",
      .dflt = "dgx-a100",
-     .help = "bundled name (ballast topo --list) or JSON file"},
+     .help = "bundled name (ballast topo --list), file, or BASE:key=value,..."},
     {.name = "nodes",
      .letter = 'n',
      .type = OPT_COUNTS,

@@ -3,7 +3,9 @@
 #define BALLAST_CLI_TOPO_H
 
 #include "core/strbuf.h"
+#include "core/table.h"
 #include "model/cluster.h"
+#include "model/topology.h"
 
 /* One node and the fabric above it, within 100 columns; any number of GPUs, NICs and switches wraps. */
 void topo_draw(const struct cluster *c, struct strbuf *out);
@@ -12,10 +14,15 @@ void topo_draw(const struct cluster *c, struct strbuf *out);
  * or a machine that will disappoint; a note is a property that limits what runs on it. */
 struct topo_finding {
     bool warning;
+    uint32_t line;    /* of a topology file; 0: of the cluster */
     const char *text; /* in arena */
 };
 /* *out: [n] in arena; n is returned. */
 size_t topo_check(const struct cluster *c, struct arena *a, const struct topo_finding **out);
+
+/* A topology file's devices as rows; release the table. And its findings, as topo_check(). */
+void topo_file_devices(const struct topology *t, struct arena *a, struct table *out);
+size_t topo_file_check(const struct topology *t, struct arena *a, const struct topo_finding **out);
 
 /* Bytes/s, one direction, all reached by large transfers. */
 struct topo_rates {

@@ -50,7 +50,7 @@ static void say(struct list *l, bool warning, const char *fmt, ...)
     va_start(ap, fmt);
     vsnprintf(text, sizeof(text), fmt, ap);
     va_end(ap);
-    l->f[l->n++] = (struct topo_finding){warning, arena_strdup(l->a, text)};
+    l->f[l->n++] = (struct topo_finding){warning, 0, arena_strdup(l->a, text)};
 }
 
 static void check_nics(const struct cluster *c, const struct topo_rates *r, struct list *l)

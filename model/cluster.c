@@ -1,9 +1,12 @@
-/* From what the user wrote to a cluster: a bundled name, else a JSON file, or a plan file, whose cluster it takes. The file form is cluster_json.c's. */
+/* From what the user wrote to a cluster: a bundled name, a file, one line. The JSON form is cluster_json.c's, the one-line form
+ * cluster_line.c's, topology files topology.c's. */
 #include "model/cluster.h"
 
+#include "core/file.h"
 #include "core/num.h"
 #include "core/suggest.h"
 #include "model/bundled.h"
+#include "model/topology.h"
 
 #include <string.h>
 #include <strings.h>
@@ -31,19 +34,15 @@ static int load_bundled(const struct bundled_file *b, struct arena *a, struct cl
     return 0;
 }
 
-static int load_file(const char *path, struct arena *a, struct cluster *c, struct err *e)
+static int load_json(const char *text, size_t len, const char *path, struct arena *a,
+                     struct cluster *c, struct err *e)
 {
     struct json_at top, at;
     const char *format;
     struct json j;
     int rc;
 
-    if (ends_with(path, ".xml"))
-        return err_set(e, ERR_UNSUPPORTED,
-                       "'%.300s': NCCL topology XML is not read in this version; give a bundled "
-                       "name or a JSON file",
-                       path);
-    if (json_load(&j, path, e))
+    if (json_parse(&j, path, text, len, e))
         return -1;
     top = at = json_top(&j);
     if (json_str(&top, "format", &format, e) ||
@@ -55,34 +54,117 @@ static int load_file(const char *path, struct arena *a, struct cluster *c, struc
     return rc;
 }
 
+static bool is_topology(const char *path, const char *text, size_t len)
+{
+    return ends_with(path, ".xml") || topology_is(text, len);
+}
+
+static int load_file(const char *path, struct arena *a, struct cluster *c, struct err *e)
+{
+    struct topology t;
+    char *text;
+    size_t len;
+    int rc;
+
+    if (file_read(path, JSON_MAX_BYTES, &text, &len, e))
+        return -1;
+    if (is_topology(path, text, len))
+        rc = topology_parse(text, len, path, a, &t, e) || topology_to_cluster(&t, NULL, a, c, e)
+                 ? -1
+                 : 0;
+    else
+        rc = load_json(text, len, path, a, c, e);
+    mem_free(text);
+    return rc;
+}
+
 static int unknown(const char *what, struct err *e)
 {
     const char *names[64];
     size_t n = 0;
 
-    for (; n < bundled_clusters_n && n < sizeof(names) / sizeof(names[0]); n++)
-        names[n] = bundled_clusters[n].name;
+    for (size_t i = 0; i < bundled_clusters_n && n < 64; i++)
+        names[n++] = bundled_clusters[i].name;
+    for (size_t i = 0; i < cluster_n_aliases && n < 64; i++)
+        names[n++] = cluster_aliases[i].name;
     return err_set(e, ERR_UNKNOWN,
                    "cluster '%.200s' is neither a bundled name nor a file%s; give a name of "
-                   "'ballast topo --list' or a JSON file",
+                   "'ballast topo --list', a JSON or topology file, or BASE:key=value,...",
                    what, suggest(what, names, n).s);
+}
+
+/* A board by its maker's name, whatever is built around it. */
+const struct cluster_alias cluster_aliases[] = {
+    {"hgx-a100", "dgx-a100"},     {"hgx-h100", "hgx-h100-ndr"}, {"dgx-h100", "hgx-h100-ndr"},
+    {"hgx-h200", "hgx-h200-ndr"}, {"dgx-h200", "hgx-h200-ndr"}, {"dgx-b200", "hgx-b200"},
+};
+const size_t cluster_n_aliases = sizeof(cluster_aliases) / sizeof(cluster_aliases[0]);
+
+static const struct cluster_alias *find_alias(const char *what)
+{
+    for (size_t i = 0; i < cluster_n_aliases; i++)
+        if (!strcasecmp(what, cluster_aliases[i].name))
+            return &cluster_aliases[i];
+    return NULL;
+}
+
+static const struct bundled_file *find_bundled(const char *what)
+{
+    for (size_t i = 0; i < bundled_clusters_n; i++)
+        if (!strcasecmp(what, bundled_clusters[i].name))
+            return &bundled_clusters[i];
+    return NULL;
+}
+
+static bool is_there(const char *path)
+{
+    struct stat st;
+
+    return stat(path, &st) == 0;
 }
 
 int cluster_load(const char *what, struct arena *a, struct cluster *c, struct err *e)
 {
-    struct stat st;
+    const struct cluster_alias *alias = find_alias(what);
+    const struct bundled_file *b = find_bundled(alias ? alias->bundled : what);
 
-    for (size_t i = 0; i < bundled_clusters_n; i++)
-        if (!strcasecmp(what, bundled_clusters[i].name))
-            return load_bundled(&bundled_clusters[i], a, c, e);
-    if (ends_with(what, ".xml") || ends_with(what, ".json") || stat(what, &st) == 0)
-        return load_file(what, a, c, e); /* says why it cannot be read */
+    if (b) {
+        if (load_bundled(b, a, c, e))
+            return -1;
+        c->name = alias ? alias->name : c->name;
+        return 0;
+    }
+    if (is_there(what))
+        return load_file(what, a, c, e);
     if (strchr(what, ':'))
-        return err_set(e, ERR_UNSUPPORTED,
-                       "cluster '%.200s': the one-line form is not read in this version; give a "
-                       "bundled name or a JSON file",
-                       what);
+        return cluster_from_line(what, a, c, e);
+    if (ends_with(what, ".xml") || ends_with(what, ".json"))
+        return load_file(what, a, c, e); /* says why it cannot be read */
     return unknown(what, e);
+}
+
+/* Whether the file can be read and is a topology. */
+static bool file_is_topology(const char *path)
+{
+    struct err e;
+    char *text;
+    size_t len;
+    bool is;
+
+    if (file_read(path, JSON_MAX_BYTES, &text, &len, &e))
+        return false;
+    is = is_topology(path, text, len);
+    mem_free(text);
+    return is;
+}
+
+const char *cluster_topology_file(const char *what, struct arena *a)
+{
+    if (find_alias(what) || find_bundled(what))
+        return NULL;
+    if (is_there(what))
+        return file_is_topology(what) ? arena_strdup(a, what) : NULL;
+    return cluster_line_node(what, a);
 }
 
 int cluster_resize(struct cluster *c, uint32_t n_nodes, struct err *e)

@@ -78,9 +78,21 @@ struct cluster {
     const char *const *sources; /* in arena: by field, see cluster_field(); NULL: none given */
 };
 
-/* Load by bundled name (case does not matter), else from a JSON file; of a plan file, its cluster. n_nodes is 1 until cluster_resize(). A bundled
- * description without a source for every number is refused. */
+/* Load by bundled name or alias (case does not matter), else from a file: JSON, of a plan file its cluster, or a topology file
+ * (model/topology.h); else the one-line form. n_nodes is 1 until cluster_resize(). A bundled description without a source for
+ * every number is refused. */
 int cluster_load(const char *what, struct arena *a, struct cluster *c, struct err *e);
+/* BASE:key=value,... (model/cluster_line.c); `what` has a colon. */
+int cluster_from_line(const char *what, struct arena *a, struct cluster *c, struct err *e);
+/* What stands at node= of such a line, or NULL. */
+const char *cluster_line_node(const char *what, struct arena *a);
+/* Other names of bundled clusters. */
+extern const struct cluster_alias {
+    const char *name, *bundled;
+} cluster_aliases[];
+extern const size_t cluster_n_aliases;
+/* The topology file that `what` is made from: itself, or what stands at node= of the one-line form. NULL: none. */
+const char *cluster_topology_file(const char *what, struct arena *a);
 /* `file` names the text in messages. Unknown keys, values out of range and contradictions are refused. */
 int cluster_from_json(const char *text, size_t len, const char *file, struct arena *a,
                       struct cluster *c, struct err *e);
@@ -98,6 +110,15 @@ struct cluster_field {
 size_t cluster_n_fields(void);
 /* False when this description does not have it (an optional one). */
 bool cluster_field(const struct cluster *c, size_t i, struct arena *a, struct cluster_field *out);
+
+/* Say where the number at `path` comes from; the list of sources is copied, not shared. */
+void cluster_set_source(struct cluster *c, struct arena *a, const char *path, const char *source);
+/* Numbers whose path starts with `prefix` are taken over from another machine: "assumed: as NAME: " and the source so far. */
+void cluster_assume(struct cluster *c, struct arena *a, const char *prefix, const char *as);
+/* One node only, and nothing above it. */
+void cluster_drop_nics(struct cluster *c);
+/* What a file with these values would be refused for; `what` names them in the message. */
+int cluster_recheck(const struct cluster *c, const char *what, struct arena *a, struct err *e);
 
 /* 1..CLUSTER_MAX_NODES nodes, at most CLUSTER_MAX_RANKS GPUs in all; several nodes need NICs. */
 /* Ranks fill nodes in order; the last node may be partly used. */

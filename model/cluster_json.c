@@ -673,6 +673,15 @@ cJSON *cluster_to_json(const struct cluster *c)
 
 /* ---- one by one ---- */
 
+static const char *path_of(const struct field *f, struct arena *a)
+{
+    const char *path = f->key;
+
+    for (int up = (int)f->section; up != TOP; up = sections[up].parent)
+        path = arena_printf(a, "%s.%s", sections[up].key, path);
+    return path;
+}
+
 size_t cluster_n_fields(void)
 {
     return N_FIELDS;
@@ -683,15 +692,12 @@ bool cluster_field(const struct cluster *c, size_t i, struct arena *a, struct cl
     const struct field *f;
     struct strbuf text;
     cJSON *tree;
-    int up;
 
     BUG_ON(i >= N_FIELDS);
     f = &fields[i];
     if (!has_field(c, f))
         return false;
-    out->path = f->key;
-    for (up = (int)f->section; up != TOP; up = sections[up].parent)
-        out->path = arena_printf(a, "%s.%s", sections[up].key, out->path);
+    out->path = path_of(f, a);
     out->source = c->sources ? c->sources[i] : NULL;
     tree = json_new_array();
     add_value(tree, NULL, c, f);
@@ -705,4 +711,61 @@ bool cluster_field(const struct cluster *c, size_t i, struct arena *a, struct cl
     strbuf_release(&text);
     json_free(tree);
     return true;
+}
+
+/* ---- change ---- */
+
+static const char **own_sources(struct cluster *c, struct arena *a)
+{
+    const char **own = ARENA_NEW(a, const char *, N_FIELDS);
+
+    if (c->sources)
+        memcpy(own, c->sources, N_FIELDS * sizeof(*own));
+    c->sources = own;
+    return own;
+}
+
+void cluster_set_source(struct cluster *c, struct arena *a, const char *path, const char *source)
+{
+    const char **own = own_sources(c, a);
+    int i = 0;
+
+    while (i < N_FIELDS && strcmp(path_of(&fields[i], a), path))
+        i++;
+    BUG_ON(i == N_FIELDS);
+    own[i] = source;
+}
+
+void cluster_assume(struct cluster *c, struct arena *a, const char *prefix, const char *as)
+{
+    const char **own = own_sources(c, a);
+
+    for (int i = 0; i < N_FIELDS; i++)
+        if (!strncmp(path_of(&fields[i], a), prefix, strlen(prefix)))
+            own[i] =
+                arena_printf(a, "assumed: as %s%s%s", as, own[i] ? ": " : "", own[i] ? own[i] : "");
+}
+
+void cluster_drop_nics(struct cluster *c)
+{
+    c->nics_per_node = 0;
+    c->nic_name = "";
+    c->nic_Bps = c->nic_efficiency = c->hop_s = 0;
+    c->rail_optimised = false;
+    c->nodes_per_leaf = 0;
+    c->oversubscription = 1;
+    memset(c->coll.net_step_s, 0, sizeof(c->coll.net_step_s));
+    memset(c->nic_of_gpu, 0, sizeof(c->nic_of_gpu));
+    memset(c->switch_of_nic, 0, sizeof(c->switch_of_nic));
+}
+
+int cluster_recheck(const struct cluster *c, const char *what, struct arena *a, struct err *e)
+{
+    cJSON *tree = cluster_to_json(c);
+    struct json_at at = json_at_tree(tree, what);
+    struct cluster again;
+    int rc = cluster_from_tree(&at, a, &again, e);
+
+    json_free(tree);
+    return rc;
 }

@@ -443,8 +443,8 @@ START_TEST(what_cannot_be_loaded_says_so)
     refused("dgx-a10", ERR_UNKNOWN, "(did you mean 'dgx-a100'?)");
     refused("xyzzy", ERR_UNKNOWN, "neither a bundled name nor a file; give");
     refused("nowhere/topo.json", ERR_IO, "nowhere/topo.json");
-    refused("system.xml", ERR_UNSUPPORTED, "NCCL topology XML is not read in this version");
-    refused("hgx-a100:nics=8x200Gb", ERR_UNSUPPORTED, "one-line form");
+    refused("system.xml", ERR_IO, "'system.xml'");
+    refused("hgx-a10:nics=8x200Gb", ERR_UNKNOWN, "(did you mean 'hgx-a100'?)");
     arena_release(&arena);
 }
 END_TEST
