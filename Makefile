@@ -120,7 +120,8 @@ CASES       := $(sort $(wildcard tests/cli/*.case))
 SCRIPTS := $(filter-out %/lib.sh,$(sort $(wildcard tests/mpi/*.sh tests/gpu/*.sh)))
 C_FILES     := $(sort $(wildcard $(foreach d,$(FOLDERS) tests tests/*,$(d)/*.c $(d)/*.h $(d)/*.cu $(d)/*.cuh $(d)/*.cc)))
 
-.PHONY: all run test test-run check-san check-deps fuzz fuzz-run bench bench-exec check-exec gpu-bundle gpu-check standin format format-check install uninstall clean help \
+.PHONY: all run test test-run check-san check-deps fuzz fuzz-run bench bench-exec check-exec gpu-bundle gpu-check standin format format-check \
+        install install-files uninstall clean help \
         install-deps tests FORCE
 
 all: $(PROGRAMS) $(MODULES) $(LIB)
@@ -346,14 +347,27 @@ format-check:
 
 # ---- install ----
 
+MAN  := $(DESTDIR)$(PREFIX)/share/man/man1
+BASH := $(DESTDIR)$(PREFIX)/share/bash-completion/completions
+
+# Pages and completion are made from what the programs say of themselves.
 install: all
-	install -d '$(DESTDIR)$(PREFIX)/bin' '$(DESTDIR)$(PREFIX)/share/doc/ballast'
+	@$(MAKE) --no-print-directory install-files
+
+# What is built, as it is.
+install-files:
+	install -d '$(DESTDIR)$(PREFIX)/bin' '$(DESTDIR)$(PREFIX)/share/doc/ballast' '$(MAN)' '$(BASH)'
 	$(if $(PROGRAMS),install -m 755 $(PROGRAMS) '$(DESTDIR)$(PREFIX)/bin')
 	$(if $(MODULES),install -m 755 $(MODULES) '$(DESTDIR)$(PREFIX)/bin')
 	install -m 644 LICENSE NOTICE '$(DESTDIR)$(PREFIX)/share/doc/ballast'
+	sh tools/man.sh ballast '$(BUILD)' > '$(MAN)/ballast.1'
+	sh tools/man.sh ballast-exec '$(BUILD)' > '$(MAN)/ballast-exec.1'
+	sh tools/completion.sh '$(BUILD)' > '$(BASH)/ballast'
+	ln -sf ballast '$(BASH)/ballast-exec'
 
 uninstall:
 	rm -f $(foreach p,$(notdir $(PROGRAMS) $(MODULES)),'$(DESTDIR)$(PREFIX)/bin/$(p)')
+	rm -f '$(MAN)/ballast.1' '$(MAN)/ballast-exec.1' '$(BASH)/ballast' '$(BASH)/ballast-exec'
 	rm -rf '$(DESTDIR)$(PREFIX)/share/doc/ballast'
 
 clean:
@@ -373,7 +387,7 @@ help:
 	@echo '  check-exec    the proof of exec over layouts and ranks, a table, RANKS="1 2 3 4 7 8 64"'
 	@echo '  gpu-check     all that one NVIDIA GPU can say; gpu-bundle: a folder that does it elsewhere'
 	@echo '  format        clang-format all C; format-check only looks'
-	@echo '  install       into DESTDIR PREFIX=$(PREFIX); uninstall takes it away'
+	@echo '  install       programs, manual pages, bash completion into DESTDIR PREFIX=$(PREFIX); uninstall'
 	@echo '  install-deps  what run and test do first; NO_INSTALL=1 skips it'
 	@echo '  clean         remove build/'
 	@echo

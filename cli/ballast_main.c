@@ -3,6 +3,7 @@
  * MPI and CUDA, which this program does not link. */
 #include "cli/commands.h"
 #include "cli/output.h"
+#include "cli/programs.h"
 #include "core/mem.h"
 #include "core/suggest.h"
 #include "core/version.h"
@@ -11,7 +12,6 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 struct command {
@@ -26,6 +26,7 @@ static const struct command commands[] = {
     {"sim", cmd_sim, "one layout in detail: step time, memory, traffic, trace"},
     {"compare", cmd_compare, "one row a layout: the main job"},
     {"validate", cmd_validate, "predictions beside measured steps, with error statistics"},
+    {"doctor", cmd_doctor, "what this installation has, and what is missing for what"},
 };
 enum { N_COMMANDS = sizeof(commands) / sizeof(commands[0]) };
 
@@ -63,50 +64,12 @@ static int help(struct err *e)
 
 /* ---- programs ballast-NAME ---- */
 
-static bool is_program(const char *path)
-{
-    struct stat st;
-
-    return stat(path, &st) == 0 && S_ISREG(st.st_mode) && access(path, X_OK) == 0;
-}
-
-/* The folder that this program lies in, or NULL. */
-static char *own_folder(struct arena *a, const char *argv0)
-{
-    char path[4096], *slash;
-    ssize_t n = readlink("/proc/self/exe", path, sizeof(path) - 1);
-
-    if (n < 0) {
-        n = (ssize_t)strlen(argv0);
-        if ((size_t)n >= sizeof(path))
-            return NULL;
-        memcpy(path, argv0, (size_t)n);
-    }
-    path[n] = 0;
-    slash = strrchr(path, '/');
-    return slash ? arena_strndup(a, path, (size_t)(slash - path)) : NULL;
-}
-
 static char *find_program(struct arena *a, const char *argv0, const char *name)
 {
-    const char *folder = own_folder(a, argv0), *p = getenv("PATH");
-    char *path;
+    const char *folder = programs_folder(a, argv0), *file = arena_printf(a, "ballast-%s", name);
+    char *path = folder ? arena_printf(a, "%s/%s", folder, file) : NULL;
 
-    if (folder) {
-        path = arena_printf(a, "%s/ballast-%s", folder, name);
-        if (is_program(path))
-            return path;
-    }
-    while (p && *p) {
-        size_t n = strcspn(p, ":");
-
-        /* an empty entry would be the current folder: not from there */
-        path = arena_printf(a, "%.*s/ballast-%s", (int)n, p, name);
-        if (n && is_program(path))
-            return path;
-        p += n + (p[n] == ':');
-    }
-    return NULL;
+    return path && programs_is(path) ? path : programs_in_path(a, file);
 }
 
 /* Returns only on failure. */

@@ -14,6 +14,7 @@ int cmd_plan(int argc, char **argv, struct err *e);
 int cmd_sim(int argc, char **argv, struct err *e);
 int cmd_compare(int argc, char **argv, struct err *e);
 int cmd_validate(int argc, char **argv, struct err *e);
+int cmd_doctor(int argc, char **argv, struct err *e);
 
 /* `ballast calibrate`, which is a word of ballast-exec: a main function, with its own options and errors. */
 int calibrate_main(int argc, char **argv);

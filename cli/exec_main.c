@@ -383,6 +383,12 @@ static int help(struct session *s)
     return 0;
 }
 
+static int version(void)
+{
+    printf("ballast-exec %s\n", ballast_version);
+    return 0;
+}
+
 int main(int argc, char **argv)
 {
     struct session s;
@@ -401,7 +407,9 @@ int main(int argc, char **argv)
     opts_init(&s.opts);
     opts_add(&s.opts, "Options", rows, sizeof(rows) / sizeof(rows[0]));
     opts_add(&s.opts, "Where", machine_rows, machine_n_rows);
-    if (opts_wants_help(argc - 1, argv + 1))
+    if (argc == 2 && !strcmp(argv[1], "--version"))
+        status = version();
+    else if (opts_wants_help(argc - 1, argv + 1))
         status = help(&s);
     else if (!opts_parse(&s.opts, argc - 1, argv + 1, &e) && !machine_open(&s.on, &s.opts, &e))
         status = session_run(&s, argc, argv, &e);

@@ -1,5 +1,6 @@
 #include "cli/machine.h"
 
+#include "cli/programs.h"
 #include <dlfcn.h>
 #include <stdarg.h>
 #include <string.h>
@@ -153,18 +154,6 @@ int machine_fail(struct machine *m, const struct err *e)
 
 /* ---- libraries beside this program ---- */
 
-static char *beside(struct arena *a, const char *file)
-{
-    char path[4096], *slash;
-    ssize_t n = readlink("/proc/self/exe", path, sizeof(path) - 1);
-
-    if (n < 0)
-        return arena_strdup(a, file);
-    path[n] = 0;
-    slash = strrchr(path, '/');
-    return arena_printf(a, "%.*s/%s", (int)(slash ? slash - path : 0), path, file);
-}
-
 /* Does the processor have AVX2, and the BLAS kernels that do not use it? It falls back to those of 20 years ago on
  * processors that it does not know: a factor of four. */
 static bool slow_core(const char *core)
@@ -215,7 +204,7 @@ static int open_gemm(struct machine *m, const struct opts *o, struct err *e)
         return 0;
     setenv("OPENBLAS_NUM_THREADS",
            arena_printf(&m->arena, "%u", (unsigned)opts_get(o, "threads")->u64), 0);
-    m->gemm_handle = load_blas(beside(&m->arena, "ballast-blas.so"));
+    m->gemm_handle = load_blas(programs_beside(&m->arena, "ballast-blas.so"));
     if (m->gemm_handle && dlsym(m->gemm_handle, "blas_library")) {
         m->gemm = dlsym(m->gemm_handle, "blas_library");
         m->gemm_name = "BLAS";
@@ -240,7 +229,7 @@ static int open_backend(struct machine *m, const struct opts *o, struct err *e)
         return err_set(e, ERR_USAGE, "--clock cpu counts one thread, and --threads is %llu",
                        (unsigned long long)opts_get(o, "threads")->u64);
     if (choice != CHOICE_CPU) {
-        if (!backend_open(&m->b, beside(&m->arena, "ballast-cuda.so"), &bo, e))
+        if (!backend_open(&m->b, programs_beside(&m->arena, "ballast-cuda.so"), &bo, e))
             return 0;
         if (choice == CHOICE_CUDA)
             return err_prefix(e, "--backend cuda");
@@ -256,7 +245,7 @@ int machine_open(struct machine *m, const struct opts *o, struct err *e)
     bool mpi = kind == TRANSPORT_MPI || (kind == TRANSPORT_AUTO && several());
 
     m->t.watchdog_s = opts_get(o, "watchdog")->d;
-    if (transport_open(&m->t, mpi ? beside(&m->arena, "ballast-mpi.so") : NULL, e))
+    if (transport_open(&m->t, mpi ? programs_beside(&m->arena, "ballast-mpi.so") : NULL, e))
         return -1;
     m->open = true;
     if (open_gemm(m, o, e))

@@ -875,3 +875,8 @@ char *json_text(const cJSON *tree, bool pretty)
     json_print(tree, pretty, &b);
     return strbuf_detach(&b);
 }
+
+const char *json_library_version(void)
+{
+    return cJSON_Version();
+}

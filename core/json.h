@@ -54,6 +54,9 @@ struct json_at {
     char path[168]; /* "links[3].bandwidth"; cut when longer */
 };
 
+/* Of the cJSON that is linked. */
+const char *json_library_version(void);
+
 struct json_at json_top(const struct json *j);
 /* A place in a tree that came from elsewhere. */
 struct json_at json_at_tree(const cJSON *node, const char *file);

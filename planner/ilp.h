@@ -41,6 +41,9 @@ struct ilp_answer {
     uint64_t nodes;
 };
 
+/* Of the solver that is linked. */
+const char *ilp_library_version(void);
+
 /* Linear relaxation. Duals are floating point: whoever proves something with them recomputes it in integers. */
 int ilp_relax(const struct ilp *p, uint64_t max_pivots, struct arena *a, struct ilp_answer *out,
               struct err *e);

@@ -266,3 +266,8 @@ int ilp_search(const struct ilp *p, uint64_t max_pivots, uint64_t max_nodes, str
     }
     return inside_glpk(p, max_pivots, &lim, out, e);
 }
+
+const char *ilp_library_version(void)
+{
+    return glp_version();
+}
