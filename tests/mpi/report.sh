@@ -51,7 +51,7 @@ for class in gemm attention norm elementwise embedding loss newton_schulz adamw 
 done
 good
 on 2 "$work/p.json" --check --trace "$work/t.json"
-refused 'a trace of a check' 2 '--trace needs times'
+refused 'a trace of a check' 2 '--trace needs the times of steps'
 on 2 "$work/p.json" --steps 1 --steps-file "$work/nowhere/s.json"
 refused 'a file that cannot be written' 4 'nowhere/s.json'
 end
