@@ -120,7 +120,7 @@ CASES       := $(sort $(wildcard tests/cli/*.case))
 SCRIPTS := $(filter-out %/lib.sh,$(sort $(wildcard tests/mpi/*.sh tests/gpu/*.sh)))
 C_FILES     := $(sort $(wildcard $(foreach d,$(FOLDERS) tests tests/*,$(d)/*.c $(d)/*.h $(d)/*.cu $(d)/*.cuh $(d)/*.cc)))
 
-.PHONY: all run test test-run check-san check-deps fuzz fuzz-run bench bench-exec check-exec gpu-bundle gpu-check standin format format-check \
+.PHONY: all run test test-run check-san check-deps ptxas fuzz fuzz-run bench bench-exec check-exec gpu-bundle gpu-check standin format format-check \
         install install-files uninstall clean help \
         install-deps tests FORCE
 
@@ -183,7 +183,7 @@ $(BUILD)/ballast-%.so: exec/lib_%.c $(STAMP) $(BUILD)/linked
 	  $< $(LDFLAGS) $(shell pkg-config --libs $(PKG_$*))
 	$(Q)mv -f $@.new $@
 
-# Every architecture that we name, and PTX for those to come. -Xptxas -v is the register report: make ptxas prints it.
+# Every architecture that we name, and PTX for those to come. make ptxas prints what they take.
 NVCC_ARCHS ?= -gencode arch=compute_80,code=sm_80 -gencode arch=compute_90,code=[sm_90,compute_90]
 NVCC_FLAGS  = -O3 -std=c++17 -I. $(NVCC_ARCHS) --compiler-options -fPIC,-Wall,-Wextra $(if $(filter 1,$(WERROR)),-Werror all-warnings)
 CUDA_OBJS  := $(CU_SRCS:%.cu=$(OBJ)/%.cu.o) $(CUDA_SRCS:%.c=$(OBJ)/%.pic.o)
@@ -299,6 +299,10 @@ check-san:
 check-deps:
 	@CC='$(CC)' BUILD='$(BUILD)' OBJ='$(OBJ)' JOBS='$(JOBS)' sh tools/check-deps.sh
 
+# Registers, shared memory and spills of every kernel; a spill fails it.
+ptxas:
+	@NVCC='$(NVCC)' sh tools/ptxas.sh
+
 # Coverage-guided, under clang. New inputs stay in build/fuzz/corpus; a crash is left in build/fuzz and fails the target.
 fuzz:
 	@command -v $(CLANG) >/dev/null || { echo 'make fuzz needs clang and libclang-rt-14-dev' >&2; exit 1; }
@@ -382,6 +386,7 @@ help:
 	@echo '  test          install what is missing, build, run all tests (ONLY=text: those whose path contains it)'
 	@echo '  check-san     the same under AddressSanitizer and UBSan, in build/san'
 	@echo '  check-deps    who includes whom'
+	@echo '  ptxas         registers, shared memory and spills of the CUDA kernels, for sm_80 and sm_90'
 	@echo '  fuzz          run each fuzz target for FUZZ_SECONDS=$(FUZZ_SECONDS) under clang'
 	@echo '  bench         run the benchmarks; bench-exec trains on this machine, RANKS=4'
 	@echo '  check-exec    the proof of exec over layouts and ranks, a table, RANKS="1 2 3 4 7 8 64"'

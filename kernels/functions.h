@@ -1,5 +1,5 @@
 /* kernels/functions.h - all kernels by name: X(name, struct of its arguments), for tables and for what wraps each of them. The
- * CPU's are kernel_NAME() of kernels.h, precondition.h and optimizer.h, a device's cuda_NAME() of kernels/cuda.h.
+ * CPU's are kernel_NAME() of kernels.h, precondition.h, quantize.h, symmetric.h and optimizer.h, a device's cuda_NAME() of kernels/cuda.h.
  */
 #ifndef BALLAST_KERNELS_FUNCTIONS_H
 #define BALLAST_KERNELS_FUNCTIONS_H
@@ -7,6 +7,8 @@
 #include "kernels/kernels.h"
 #include "kernels/optimizer.h"
 #include "kernels/precondition.h"
+#include "kernels/quantize.h"
+#include "kernels/symmetric.h"
 
 /* Those that are one kernel, or a few without products. */
 #define KERNEL_SIMPLE_FUNCTIONS(X)                                                                 \
@@ -55,7 +57,10 @@
     X(average, kernel_average)                                                                     \
     X(adam_step, kernel_adam_step)                                                                 \
     X(order, kernel_order)                                                                         \
-    X(permute, kernel_permute)
+    X(permute, kernel_permute)                                                                     \
+    X(quantize, kernel_quantize)                                                                   \
+    X(dequantize, kernel_quantize)                                                                 \
+    X(symmetric, kernel_symmetric)
 /* Those that are made of products, decompositions and simple ones. */
 #define KERNEL_COMPOSED_FUNCTIONS(X)                                                               \
     X(orthogonalize, kernel_orthogonalize)                                                         \

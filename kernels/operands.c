@@ -405,6 +405,27 @@ static void of_permute(struct list *x, const struct kernel_permute *a)
     writes(x, &a->to, DTYPE_FP32, a->rows * a->cols);
 }
 
+static void of_quantize(struct list *x, const struct kernel_quantize *a)
+{
+    reads(x, &a->x, a->type, a->n);
+    other(x, &a->q, dtype_bytes(a->codes, a->n), CONTENT_WORDS, ACCESS_FILL);
+    fills(x, &a->scale, DTYPE_FP32, kernel_quantize_blocks(a->n));
+}
+
+static void of_dequantize(struct list *x, const struct kernel_quantize *a)
+{
+    other(x, &a->q, dtype_bytes(a->codes, a->n), CONTENT_WORDS, ACCESS_IN);
+    reads(x, &a->scale, DTYPE_FP32, kernel_quantize_blocks(a->n));
+    fills(x, &a->x, a->type, a->n);
+}
+
+static void of_symmetric(struct list *x, const struct kernel_symmetric *a)
+{
+    reads(x, &a->x, DTYPE_BF16, a->n * a->k);
+    reads(x, &a->add, DTYPE_BF16, a->n * a->n);
+    fills(x, &a->c, DTYPE_BF16, a->n * a->n);
+}
+
 static void of_orthogonalize(struct list *x, const struct kernel_orthogonalize *a)
 {
     writes(x, &a->matrix, a->type, a->rows * a->cols);

@@ -205,4 +205,6 @@ static inline float rsqrtf(float x)
     return 1 / sqrtf(x);
 }
 
+#include "tests/cuda/emulate_mma.h"
+
 #endif
