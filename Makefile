@@ -179,7 +179,7 @@ $(foreach s,$(STEMS),$(eval $(call program_rule,$(s))))
 $(BUILD)/ballast-%.so: exec/lib_%.c $(STAMP) $(BUILD)/linked
 	@mkdir -p $(OBJ)/exec
 	$(if $(Q),@echo '  SO    $@')
-	$(Q)$(COMPILE) $(shell pkg-config --cflags $(PKG_$*)) -fPIC -MMD -MP -MF $(OBJ)/exec/lib_$*.d -MT $@ -shared -o $@.new \
+	$(Q)$(COMPILE) $(shell pkg-config --cflags $(PKG_$*)) -fPIC -MMD -MP -MF $(OBJ)/exec/lib_$*.so.d -MT $@ -shared -o $@.new \
 	  $< $(LDFLAGS) $(shell pkg-config --libs $(PKG_$*))
 	$(Q)mv -f $@.new $@
 
@@ -202,7 +202,7 @@ $(OBJ)/%.pic.o: %.c $(STAMP)
 $(BUILD)/ballast-cuda.so: exec/lib_cuda.c $(CUDA_OBJS) $(STAMP) $(BUILD)/linked
 	@mkdir -p $(OBJ)/exec
 	$(if $(Q),@echo '  SO    $@')
-	$(Q)$(COMPILE) -isystem $(CUDA_HOME)/include -fPIC -MMD -MP -MF $(OBJ)/exec/lib_cuda.d -MT $@ -shared -o $@.new \
+	$(Q)$(COMPILE) -isystem $(CUDA_HOME)/include -fPIC -MMD -MP -MF $(OBJ)/exec/lib_cuda.so.d -MT $@ -shared -o $@.new \
 	  $< $(CUDA_OBJS) $(LDFLAGS) -L$(CUDA_HOME)/lib64 -lcudart_static -lcublas -lstdc++ -lrt -ldl -pthread
 	$(Q)mv -f $@.new $@
 

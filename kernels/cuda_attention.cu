@@ -1,16 +1,16 @@
-/* Attention in tiles, scores never in memory (Dao et al., 2022): a block has T queries (or T keys, for their gradients) of one
+/* Attention of fp32, and of heads wider than 128; the others are cuda_attention_mma.cu's. In tiles, scores never in memory (Dao et al., 2022): a block has T queries (or T keys, for their gradients) of one
  * head in shared memory and goes over the tiles of the other side, with the softmax corrected as larger scores turn up.
  * Backward rebuilds the probabilities from the log-sum-exp, as kernels/attention.c does, once for d_k and d_v and once for d_q:
  * 7 products in place of 5, and no gradient is written by two blocks.
  *
- * Products are fp32 on the plain cores: exact enough for any type, and far from what tensor cores could do (docs/CUDA.md).
+ * Products are fp32 on the plain cores.
  * D is head_dim filled up with zeros to 64, 128, 256 or 512; T is as large as shared memory lets it be: 64, 64, 32, 16. A
  * longer head is refused by the launch: it asks for more shared memory than there is.
  *
  * 256 threads: thread (ty, tx) of 16 x 16 has rows ty * T/16 .. of a tile of scores, and every 16th column from tx; of a
  * tile of results the same rows, and 4 columns of every 64 from 4 tx.
  */
-#include "kernels/cuda_common.cuh"
+#include "kernels/cuda_attention.cuh"
 
 static const int SIDE = 16;
 static const unsigned THREADS = 256;
@@ -38,12 +38,6 @@ __device__ __forceinline__ void add_scaled(float4 &sum, float a, float4 b)
     sum.z += a * b.z;
     sum.w += a * b.w;
 }
-
-/* Where a tile of rows comes from: token `first` on, of `seq`, of a sequence that begins at token `base`. */
-struct rows_at {
-    enum dtype act;
-    uint64_t stride, head, head_dim, base, seq;
-};
 
 template <int D, int T>
 __device__ __forceinline__ void take(const rows_at &at, const void *p, uint64_t first, float *to)
@@ -168,19 +162,6 @@ template <class F> __device__ __forceinline__ float across(float x, F f)
     return x;
 }
 
-__device__ __forceinline__ bool sees(const struct kernel_attention &a, uint64_t query, uint64_t key)
-{
-    return query < a.seq && key < a.seq && (!a.causal || key <= query);
-}
-
-__device__ __forceinline__ uint64_t tiles_of(uint64_t seq, unsigned t)
-{
-    return seq / t + (seq % t != 0);
-}
-
-static const float NOTHING =
-    -3.402823466e38f; /* less than any score; finite, so that it can be subtracted */
-
 /* Grid (tiles of queries, heads, batch). */
 template <int D, int T>
 __global__ void __launch_bounds__(THREADS, 1)
@@ -264,35 +245,6 @@ __global__ void __launch_bounds__(THREADS, 1)
 }
 
 /* ---- backward ---- */
-
-/* along[b][h][t] = rowsum(d_out * out): a warp a row of a head */
-struct along_op {
-    enum dtype act;
-    struct kernel_attention a;
-    float *along;
-
-    __device__ void operator()(uint64_t row, unsigned lane) const
-    {
-        uint64_t token = row / a.heads, head = row % a.heads;
-        double sum = 0;
-
-        for (uint64_t i = static_cast<uint64_t>(lane) * PACK; i < a.head_dim; i += WARP * PACK) {
-            unsigned len = pack_of(i, a.head_dim);
-            float x[PACK], y[PACK], part = 0;
-
-            load(act, a.out, row * a.head_dim + i, len, x);
-            load(act, a.d_out, row * a.head_dim + i, len, y);
-#pragma unroll
-            for (unsigned j = 0; j < PACK; j++)
-                part += x[j] * y[j];
-            sum += static_cast<double>(part);
-        }
-        sum = warp_all(sum, plus());
-        if (lane == 0)
-            along[(token / a.seq * a.heads + head) * a.seq + token % a.seq] =
-                static_cast<float>(sum);
-    }
-};
 
 /* Scores to probabilities, and d(probabilities) to d(scores), of the queries from `query` and the keys from `key`. */
 template <int T>
@@ -440,9 +392,9 @@ static void backward(const struct kernel_on *on, const struct kernel_attention *
 
 static const size_t REFUSED = static_cast<size_t>(1) << 30;
 
-#define BY_HEAD(function)                                                                          \
+#define BY_HEAD(function, on_tensor_cores)                                                         \
     do {                                                                                           \
-        if (!a->batch || !a->seq)                                                                  \
+        if (!a->batch || !a->seq || on_tensor_cores(on, a))                                        \
             return;                                                                                \
         if (a->head_dim <= 64)                                                                     \
             function<64, 64>(on, a, 0);                                                            \
@@ -456,10 +408,10 @@ static const size_t REFUSED = static_cast<size_t>(1) << 30;
 
 void cuda_attention(const struct kernel_on *on, const struct kernel_attention *a)
 {
-    BY_HEAD(forward);
+    BY_HEAD(forward, attention_mma);
 }
 
 void cuda_attention_backward(const struct kernel_on *on, const struct kernel_attention *a)
 {
-    BY_HEAD(backward);
+    BY_HEAD(backward, attention_mma_backward);
 }

@@ -257,6 +257,12 @@ __device__ __forceinline__ unsigned pack_of(uint64_t i, uint64_t n)
     return n - i < PACK ? static_cast<unsigned>(n - i) : PACK;
 }
 
+/* The same of an i that may lie behind the end. */
+__device__ __forceinline__ unsigned pack_before(uint64_t i, uint64_t n)
+{
+    return i < n ? pack_of(i, n) : 0;
+}
+
 /* f(i, len) for the packs of [0, n) */
 template <class F> __global__ void each_kernel(F f, uint64_t n)
 {

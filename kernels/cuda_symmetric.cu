@@ -2,7 +2,6 @@
  * 128 x 128: 8 warps of 64 x 32, over slices of 32 of k that are copied to shared memory while the slice before is multiplied.
  * Not what Newton-Schulz uses: cuBLAS is, until this has been measured to be faster (docs/CUDA.md).
  */
-#include "kernels/cuda_common.cuh"
 #include "kernels/cuda_mma.cuh"
 
 static const unsigned TILE = 128, SLICE = 32, N_THREADS = 256;
@@ -25,21 +24,6 @@ __device__ __forceinline__ void tile_at(uint64_t b, uint64_t *i, uint64_t *j)
     *j = b - r * (r + 1) / 2;
 }
 
-/* 8 elements of (rows, cols) to shared memory, zeros where there are none. */
-__device__ __forceinline__ void take_pack(const uint16_t *x, uint64_t row, uint64_t rows,
-                                          uint64_t col, uint64_t cols, uint16_t *to)
-{
-    const uint16_t *from = x + row * cols + col;
-
-    if (row < rows && col + PACK <= cols && reinterpret_cast<uintptr_t>(from) % 16 == 0) {
-        copy_async(to, from);
-        return;
-    }
-#pragma unroll
-    for (unsigned j = 0; j < PACK; j++)
-        to[j] = row < rows && col + j < cols ? from[j] : 0;
-}
-
 /* Rows [first, first + TILE) of x and the slice from k on: TILE rows of ROW, or SLICE rows of COLUMN. */
 template <bool TRANSPOSED>
 __device__ __forceinline__ void take_slice(const struct kernel_symmetric &a, uint64_t first,
@@ -52,43 +36,32 @@ __device__ __forceinline__ void take_slice(const struct kernel_symmetric &a, uin
         if (TRANSPOSED) {
             unsigned row = i / (TILE / PACK), col = i % (TILE / PACK) * PACK;
 
-            take_pack(x, k + row, a.k, first + col, a.n, to + row * COLUMN + col);
+            take_pack(x + (k + row) * a.n + first + col,
+                      k + row < a.k ? pack_before(first + col, a.n) : 0, to + row * COLUMN + col);
         } else {
             unsigned row = i / (SLICE / PACK), col = i % (SLICE / PACK) * PACK;
 
-            take_pack(x, first + row, a.n, k + col, a.k, to + row * ROW + col);
+            take_pack(x + (first + row) * a.k + k + col,
+                      first + row < a.n ? pack_before(k + col, a.k) : 0, to + row * ROW + col);
         }
-}
-
-/* 16 rows of the slice by 16 of k, as the first operand, or as two second ones. */
-template <bool TRANSPOSED, bool SECOND>
-__device__ __forceinline__ void take_operand(const uint16_t *slice, unsigned row, unsigned k,
-                                             unsigned r[4])
-{
-    unsigned lane = threadIdx.x % WARP, m = lane / 8, j = lane % 8;
-    /* of the matrices 0 .. 3, which are the lower rows, which the higher k */
-    unsigned low = (SECOND ? m / 2 : m % 2) * 8, high = (SECOND ? m % 2 : m / 2) * 8;
-
-    if (TRANSPOSED)
-        load_matrices_transposed(r, slice + (k + high + j) * COLUMN + row + low);
-    else
-        load_matrices(r, slice + (row + low + j) * ROW + k + high);
 }
 
 template <bool TRANSPOSED>
 __device__ __forceinline__ void multiply_slice(const uint16_t *slice, unsigned row, unsigned col,
                                                float sum[4][4][4])
 {
+    const unsigned STRIDE = TRANSPOSED ? COLUMN : ROW;
+
 #pragma unroll
     for (unsigned k = 0; k < SLICE; k += 16) {
         unsigned x[4][4], y[2][4];
 
 #pragma unroll
         for (unsigned i = 0; i < 4; i++)
-            take_operand<TRANSPOSED, false>(slice, row + 16 * i, k, x[i]);
+            take_operand<TRANSPOSED, false>(slice, STRIDE, row + 16 * i, k, x[i]);
 #pragma unroll
         for (unsigned j = 0; j < 2; j++)
-            take_operand<TRANSPOSED, true>(slice + OPERAND, col + 16 * j, k, y[j]);
+            take_operand<TRANSPOSED, true>(slice + OPERAND, STRIDE, col + 16 * j, k, y[j]);
 #pragma unroll
         for (unsigned i = 0; i < 4; i++)
 #pragma unroll

@@ -6,12 +6,23 @@
 
 #include "tests/cuda/emulate.h"
 
+/* One of the two halves of a register. */
 static inline float emulate_bf16(unsigned pair, unsigned which)
 {
     return __uint_as_float((which ? pair >> 16 : pair & 0xffff) << 16);
 }
 
+static inline float emulate_fp16(unsigned pair, unsigned which)
+{
+    unsigned h = which ? pair >> 16 : pair & 0xffff, e = h >> 10 & 31, m = h & 0x3ff;
+    float x =
+        e == 31 ? (m ? NAN : INFINITY) : ldexpf((float)(e ? m + 1024 : m), (int)(e ? e : 1) - 25);
+
+    return h & 0x8000 ? -x : x;
+}
+
 struct emulate_product {
+    float (*half)(unsigned pair, unsigned which);
     const unsigned *a, *b;
     float *d;
 };
@@ -27,10 +38,10 @@ static inline void emulate_multiply(const void *const operands[32])
         for (unsigned i = 0; i < 8; i++) { /* a0 .. a7 of the manual */
             unsigned row = i % 4 < 2 ? g : g + 8, col = t * 2 + (i & 1) + (i < 4 ? 0 : 8);
 
-            a[row][col] = emulate_bf16(p->a[i / 2], i & 1);
+            a[row][col] = p->half(p->a[i / 2], i & 1);
         }
         for (unsigned i = 0; i < 4; i++)
-            b[t * 2 + (i & 1) + (i < 2 ? 0 : 8)][g] = emulate_bf16(p->b[i / 2], i & 1);
+            b[t * 2 + (i & 1) + (i < 2 ? 0 : 8)][g] = p->half(p->b[i / 2], i & 1);
     }
     for (unsigned lane = 0; lane < 32; lane++) {
         const emulate_product *p = static_cast<const emulate_product *>(operands[lane]);
@@ -44,11 +55,12 @@ static inline void emulate_multiply(const void *const operands[32])
     }
 }
 
-#define mma_bf16(d, a, b) emulate_mma(d, a, b, __FILE__, __LINE__)
-static inline void emulate_mma(float d[4], const unsigned a[4], const unsigned b[2],
-                               const char *file, int line)
+#define mma_bf16(d, a, b) emulate_mma(emulate_bf16, d, a, b, __FILE__, __LINE__)
+#define mma_fp16(d, a, b) emulate_mma(emulate_fp16, d, a, b, __FILE__, __LINE__)
+static inline void emulate_mma(float (*half)(unsigned, unsigned), float d[4], const unsigned a[4],
+                               const unsigned b[2], const char *file, int line)
 {
-    emulate_product p = {a, b, d};
+    emulate_product p = {half, a, b, d};
     emulate_exchange x = {};
 
     x.operands = &p;
