@@ -16,6 +16,7 @@
 #endif
 #endif
 #ifdef EMULATE_ASAN
+#include <sanitizer/asan_interface.h>
 #include <sanitizer/common_interface_defs.h>
 #endif
 
@@ -172,6 +173,10 @@ void prepare(fiber *f)
             abort();
         f->stack = (char *)p;
     }
+#ifdef EMULATE_ASAN
+    /* a block that failed left its frames as they were */
+    __asan_unpoison_memory_region(f->stack, STACK);
+#endif
 #if defined(__x86_64__)
     void **top = (void **)(void *)(f->stack + STACK - 64);
 
