@@ -72,6 +72,14 @@ static char *find_program(struct arena *a, const char *argv0, const char *name)
     return path && programs_is(path) ? path : programs_in_path(a, file);
 }
 
+static bool is_elsewhere(const char *name)
+{
+    for (size_t i = 0; i < N_ELSEWHERE; i++)
+        if (!strcmp(elsewhere[i].name, name))
+            return true;
+    return false;
+}
+
 /* Returns only on failure. */
 static int start_program(int argc, char **argv, struct err *e)
 {
@@ -93,6 +101,11 @@ static int start_program(int argc, char **argv, struct err *e)
         signal(SIGPIPE, SIG_DFL);
         execv(path, args);
         err_set(e, ERR_EXTERNAL, "cannot start '%.300s': %s", path, strerror(errno));
+    } else if (is_elsewhere(name)) {
+        err_set(e, ERR_EXTERNAL,
+                "'%s' is a command of ballast-exec, which is neither beside this program nor in "
+                "PATH; make builds it",
+                name);
     } else {
         for (size_t i = 0; i < N_COMMANDS; i++)
             names[i] = commands[i].name;

@@ -170,7 +170,7 @@ static void check_text(struct session *s, const struct check_result *c)
 
 static void check_json(struct session *s, const struct check_result *c, int argc, char **argv)
 {
-    cJSON *doc = output_document("ballast-exec-check", 1, argc, argv), *x;
+    cJSON *doc = output_document_of_seed("ballast-exec-check", 1, &s->o.seed, argc, argv), *x;
 
     json_add_str(doc, "layout", s->plan.layout_full);
     json_add_u64(doc, "ranks", s->plan.world);
@@ -222,6 +222,7 @@ static int replay(struct session *s, int argc, char **argv, struct err *e)
     struct measured m;
     int status = measured_init(&m, &s->plan, &s->program, !s->on.b.device.overlaps, e);
 
+    m.seed = s->o.seed;
     if (!status)
         status = exec_init(&r, &s->plan, &s->program, &s->on.b, &s->o, e);
     else
@@ -284,6 +285,13 @@ static int check_files(const struct session *s, struct err *e)
 {
     static const char *const files[] = {"trace", "steps-file"};
     static const char *const others[] = {"check", "shadow", "owners"};
+    static const struct {
+        const char *run, *option;
+    } useless[] = {{"check", "warmup"},   {"shadow", "warmup"}, {"owners", "warmup"},
+                   {"owners", "tokens"},  {"owners", "plant"},  {"shadow", "plant"},
+                   {"owners", "lr"},      {"owners", "seed"},   {"owners", "deterministic"},
+                   {"shadow", "cluster"}, {"check", "cluster"}};
+    enum table_format f = (enum table_format)opts_get(&s->opts, "format")->u64;
     int kinds = 0;
 
     for (size_t k = 0; k < sizeof(others) / sizeof(others[0]); k++)
@@ -292,6 +300,12 @@ static int check_files(const struct session *s, struct err *e)
         return err_set(e, ERR_USAGE,
                        "--check, --shadow and --owners are three kinds of runs: give one");
 
+    for (size_t k = 0; k < sizeof(useless) / sizeof(useless[0]); k++)
+        if (opts_get(&s->opts, useless[k].run)->set && opts_get(&s->opts, useless[k].option)->set)
+            return err_set(e, ERR_USAGE, "--%s has no use for --%s", useless[k].run,
+                           useless[k].option);
+    if (opts_get(&s->opts, "check")->set && f != TABLE_AS_TABLE && f != TABLE_AS_JSON)
+        return err_set(e, ERR_USAGE, "--check prints --format table or json");
     for (size_t i = 0; i < sizeof(files) / sizeof(files[0]); i++) {
         const struct opt_val *v = opts_get(&s->opts, files[i]);
 

@@ -126,7 +126,7 @@ static void as_json(const struct measured *m, const struct machine *on,
                     const struct table *classes, struct class_error error,
                     const struct table *memory, int argc, char **argv, struct strbuf *out)
 {
-    cJSON *doc = output_document("ballast-exec", 1, argc, argv), *o;
+    cJSON *doc = output_document_of_seed("ballast-exec", 1, &m->seed, argc, argv), *o;
 
     json_add_str(doc, "model", m->plan->model.name);
     json_add_str(doc, "layout", m->plan->layout_full);

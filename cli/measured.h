@@ -49,6 +49,7 @@ struct measured {
     struct prediction predicted;   /* with instances */
     double predicted_s[N_CLASSES]; /* largest over ranks */
     uint64_t n_ops[N_CLASSES];     /* of a step, largest over ranks; none: the class has no row */
+    uint64_t seed;                 /* of the run, for who reports it; measured_init() leaves 0 */
     uint64_t n_steps, cap_steps;
     double (*rows)[N_ROWS];       /* owned [n_steps], seconds, largest over ranks */
     double (*classes)[N_CLASSES]; /* owned [n_steps], the same */

@@ -65,6 +65,13 @@ int output_check_targets(const struct opts *o, struct err *e)
             if (same_file(out, o->pos[k]) || same_file(out, config))
                 hit = o->pos[k];
         }
+        for (size_t k = 0; out && k < i; k++) {
+            const char *other = value_of(o, outs[k]);
+
+            if (other && strcmp(out, "-") && (!strcmp(out, other) || same_file(out, other)))
+                return err_set(e, ERR_INVALID, "--%s and --%s name the same file '%s'", outs[k],
+                               outs[i], out);
+        }
         if (hit)
             return err_set(e, ERR_INVALID, "--%s '%s' is the input '%s'; expected another file",
                            outs[i], out, hit);
@@ -73,6 +80,12 @@ int output_check_targets(const struct opts *o, struct err *e)
 }
 
 cJSON *output_document(const char *format, uint64_t format_version, int argc, char *const *argv)
+{
+    return output_document_of_seed(format, format_version, NULL, argc, argv);
+}
+
+cJSON *output_document_of_seed(const char *format, uint64_t format_version, const uint64_t *seed,
+                               int argc, char *const *argv)
 {
     cJSON *doc = json_new_object(), *args;
 
@@ -83,6 +96,9 @@ cJSON *output_document(const char *format, uint64_t format_version, int argc, ch
     json_add_str(args, NULL, "ballast");
     for (int i = 0; i < argc; i++)
         json_add_str(args, NULL, argv[i]);
-    json_add_null(doc, "seed");
+    if (seed)
+        json_add_u64(doc, "seed", *seed);
+    else
+        json_add_null(doc, "seed");
     return doc;
 }

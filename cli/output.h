@@ -14,5 +14,8 @@ int output_check_targets(const struct opts *o, struct err *e);
 int output_flush(struct err *e);
 /* A new document with format, format_version, ballast_version, argv ("ballast" and the command's) and seed: null. */
 cJSON *output_document(const char *format, uint64_t format_version, int argc, char *const *argv);
+/* The same of a run that draws numbers. */
+cJSON *output_document_of_seed(const char *format, uint64_t format_version, const uint64_t *seed,
+                               int argc, char *const *argv);
 
 #endif

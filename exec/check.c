@@ -32,24 +32,42 @@ struct traffic_bytes check_expected_bytes(const struct program *p, uint32_t rank
  * every gather where the wire is below fp32. Each of S iterations widens a difference by at most the polynomial's slope at
  * 0, 3.4445: a rounding of the first grows to 3.4445^S = 485 (S = 5) in the last place of an update. An element of the
  * update is about 0.2 lr = 0.004 large, the largest weight of a tensor 0.2 at the start: 485 * 0.004 / 0.2 = 10 units of
- * the weights' last place a step. Allowed: 64 a step. Measured: 16 after 3 steps (tests/exec/test_check.c).
+ * the weights' last place a step. Allowed: 64 a step. Measured: 16 after 3 steps (tests/exec/test_check.c). In a type of 16
+ * bits the second step starts from gradients that differ in many places, and so on: 811 after 3 steps of fp16, 512 a step
+ * allowed.
+ * Where gradients or states are narrower than the parameters a rounding is one of theirs: a gradient that falls on the other
+ * side of a boundary is off by as many of the parameters' places as there are bits between the two types.
  * AdamW divides by the gradient's own size: where the true gradient is 0 (biases of keys) it steps by noise, so what it
  * updates may also differ by the steps that it can have made, twice lr/10 each. */
-enum { STOCK_ULP_A_STEP = 64 };
+enum { STOCK_ULP_A_STEP = 64, STOCK_ULP_A_NARROW_STEP = 512 };
+
+/* Bits of a number's significand behind the first one. */
+static int fraction_bits(enum dtype d)
+{
+    return d == DTYPE_BF16 ? 7 : d == DTYPE_FP16 ? 10 : 23;
+}
 
 static uint64_t allowed_ulp(const struct plan *plan, uint32_t steps)
 {
-    return plan->strategy == STRATEGY_STOCK && plan->world > 1 ? (uint64_t)STOCK_ULP_A_STEP * steps
-                                                               : 0;
+    const struct job *j = &plan->job;
+    int own = fraction_bits(j->param_dtype), least = own;
+
+    if (plan->strategy != STRATEGY_STOCK || plan->world == 1)
+        return 0;
+    least = fraction_bits(j->grad_dtype) < least ? fraction_bits(j->grad_dtype) : least;
+    least = fraction_bits(j->state_dtype) < least ? fraction_bits(j->state_dtype) : least;
+    return (uint64_t)(own < 23 ? STOCK_ULP_A_NARROW_STEP : STOCK_ULP_A_STEP) * steps
+           << (own - least);
 }
 
-/* Numbers in order as integers, so that their distance counts the numbers of dtype d between. */
+/* Numbers in order as integers, so that their distance counts the numbers of dtype d between (fp16's smallest, below
+ * 2^-14, as if they went on like the others). */
 static int64_t ordinal(enum dtype d, float x)
 {
     int32_t i;
 
     memcpy(&i, &x, sizeof(i));
-    return (i < 0 ? -(int64_t)(i & 0x7fffffff) : i) / (d == DTYPE_BF16 ? 1 << 16 : 1);
+    return (i < 0 ? -(int64_t)(i & 0x7fffffff) : i) / (1 << (23 - fraction_bits(d)));
 }
 
 /* What one rank reports to all. */
@@ -91,7 +109,7 @@ static int one_step(struct training *x, uint32_t s, struct err *e)
 /* One unit in the last place of x, as a number of dtype d. */
 static double last_place(enum dtype d, double x)
 {
-    return x > 0 ? ldexp(1, ilogb(x) - (d == DTYPE_BF16 ? 7 : 23)) : 1;
+    return x > 0 ? ldexp(1, ilogb(x) - fraction_bits(d)) : 1;
 }
 
 /* The resident parameters; owned by the caller. */

@@ -83,6 +83,10 @@ int plant_fits(const struct plant *p, const struct program *program, uint64_t st
     if (p->rank >= program->world)
         return err_set(e, ERR_INVALID, "--plant: there is no rank %u, the plan has %u", p->rank,
                        program->world);
+    if (program->world == 1 && (p->kind == PLANT_STALL || p->kind == PLANT_MPI))
+        return err_set(e, ERR_INVALID,
+                       "--plant: %s needs another rank that notices, the plan has one",
+                       kinds[p->kind]);
     if ((p->kind == PLANT_SHIFT || p->kind == PLANT_STALE) && !gathers_segments(program))
         return err_set(
             e, ERR_INVALID,

@@ -32,6 +32,8 @@ static const char *missing_attention(const struct model *m, const struct unit_cl
         return "ALiBi positions";
     if (c->position == POSITION_ROPE && c->fused_qkv)
         return "rotary positions on a fused QKV projection; --split-fused makes it three";
+    if (c->position == POSITION_ROPE && c->head_dim % 2)
+        return "rotary positions on heads of an odd size";
     if (c->rotary_dim)
         return "partial rotary positions";
     if (c->window && c->window < seq_len)
