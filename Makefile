@@ -216,7 +216,7 @@ $(filter-out $(ON_EMULATION:%.c=$(OBJ)/%),$(TESTS)): $(OBJ)/%: $(OBJ)/%.o $(LIB)
 	$(Q)$(LINK) -o $@ $(filter %.o,$^) $(filter %.a,$^) $(CHECK_LIBS) $(ALL_LIBS) $(BASE_LIBS)
 
 # Warnings of CUDA's own pragmas are no news to a C++ compiler; no kernel throws.
-EMULATED_CFLAGS  = -std=c++17 -O1 -g -Wall -Wextra -Wno-unknown-pragmas -fno-exceptions -fno-rtti -ffp-contract=off \
+EMULATED_CFLAGS  = -std=c++17 -O1 -g -Wall -Wextra -Wno-unknown-pragmas $(if $(findstring clang,$(CXX)),-Wno-pass-failed) -fno-exceptions -fno-rtti -ffp-contract=off \
   $(filter -Werror -fsanitize% -fno-sanitize% -fno-omit%,$(NEEDED_CFLAGS))
 EMULATED_OBJS   := $(CU_SRCS:%.cu=$(OBJ)/%.emulated.o) $(patsubst %.cc,$(OBJ)/%.o,$(sort $(wildcard tests/cuda/*.cc)))
 EMULATED_LIB    := $(OBJ)/libemulated.a

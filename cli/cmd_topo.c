@@ -330,7 +330,7 @@ static int run(const struct opts *o, struct arena *a, int argc, char **argv, str
 {
     enum table_format format = (enum table_format)opts_get(o, "format")->u64;
     bool with_constants = opts_get(o, "constants")->set, export = opts_get(o, "export")->set;
-    struct shown s = {NULL};
+    struct shown s = {.c = NULL};
     struct cluster c;
     struct topology t;
 
