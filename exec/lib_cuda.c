@@ -13,6 +13,7 @@
 #include "exec/backend.h"
 #include "kernels/cuda.h"
 #include "kernels/cuda_optimizer.h"
+#include "kernels/operands.h"
 
 #include <cublas_v2.h>
 #include <cuda_runtime_api.h>
@@ -269,7 +270,7 @@ static void cuda_launch(struct backend *b, enum stream s, enum kernel_function k
     here.workspace = room(b, &x->work[s], s, here.workspace_bytes);
     if (b->failed)
         return;
-    snprintf(what, sizeof(what), "kernel %s", cuda_name(k));
+    snprintf(what, sizeof(what), "kernel %s", kernel_function_name(k));
     switch (k) {
 #define SIMPLE(name, type)                                                                         \
     case KERNEL_FN_##name:                                                                         \

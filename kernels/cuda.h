@@ -19,7 +19,6 @@ extern "C" {
 KERNEL_SIMPLE_FUNCTIONS(CUDA_DECLARE)
 #undef CUDA_DECLARE
 
-const char *cuda_name(enum kernel_function f);
 /* Device bytes that the function wants in on->workspace for these arguments (a: its struct). */
 size_t cuda_workspace(enum kernel_function f, const struct kernel_on *on, const void *a);
 

@@ -2,15 +2,6 @@
 
 #include "kernels/cuda.h"
 
-const char *cuda_name(enum kernel_function f)
-{
-#define NAME(name, type) #name,
-    static const char *const names[] = {KERNEL_FUNCTIONS(NAME)};
-#undef NAME
-
-    return names[f];
-}
-
 static size_t take(size_t *bytes, size_t n, size_t size)
 {
     size_t at = *bytes;
