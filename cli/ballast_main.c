@@ -25,6 +25,7 @@ static const struct command commands[] = {
     {"plan", cmd_plan, "owners and loads; writes a plan file"},
     {"sim", cmd_sim, "one layout in detail: step time, memory, traffic, trace"},
     {"compare", cmd_compare, "one row a layout: the main job"},
+    {"flows", cmd_flows, "finish times of plain flows over links that they share"},
     {"validate", cmd_validate, "predictions beside measured steps, with error statistics"},
     {"doctor", cmd_doctor, "what this installation has, and what is missing for what"},
 };

@@ -3,7 +3,24 @@
 #include "sim/fluid.h"
 
 #include <math.h>
-#include <string.h>
+#include <stdlib.h>
+
+static const double MAX_S = 9e6; /* 2^63 ps are 9.2e6 s */
+
+static int check_link(const struct flows_scenario *s, uint32_t flow, uint32_t link, struct err *e)
+{
+    double n_bytes = (double)s->flows[flow].n_bytes;
+
+    if (link >= s->n_links)
+        return err_set(e, ERR_INVALID, "flow %u: link %u, expected one of %u", flow, link,
+                       s->n_links);
+    if (n_bytes / s->links[link].bw_Bps > MAX_S)
+        return err_set(e, ERR_OVERFLOW,
+                       "flow %u: %.0f bytes over link '%s' of %g bytes/s take longer than 2^63 "
+                       "picoseconds (106 days)",
+                       flow, n_bytes, s->links[link].name, s->links[link].bw_Bps);
+    return 0;
+}
 
 static int check(const struct flows_scenario *s, struct err *e)
 {
@@ -24,29 +41,33 @@ static int check(const struct flows_scenario *s, struct err *e)
             return err_set(e, ERR_INVALID, "flow %u: starts at %lld ps, expected >= 0", i,
                            (long long)s->flows[i].start_ps);
         for (j = 0; j < s->flows[i].n_path; j++)
-            if (s->flows[i].path[j] >= s->n_links)
-                return err_set(e, ERR_INVALID, "flow %u: link %u, expected one of %u", i,
-                               s->flows[i].path[j], s->n_links);
+            if (check_link(s, i, s->flows[i].path[j], e))
+                return -1;
     }
     return 0;
+}
+
+static int by_instance(const void *a, const void *b)
+{
+    uint32_t x = ((const struct fluid_amount *)a)->instance,
+             y = ((const struct fluid_amount *)b)->instance;
+
+    return (x > y) - (x < y);
 }
 
 /* A path as amounts, ascending, equal links added up. Returns how many. */
 static uint32_t path_amounts(const struct flows_flow *flow, struct fluid_amount *out)
 {
-    uint32_t i, at, n = 0, link;
+    uint32_t i, n = 0;
 
+    for (i = 0; i < flow->n_path; i++)
+        out[i] = (struct fluid_amount){.instance = flow->path[i], .amount = 1};
+    qsort(out, flow->n_path, sizeof(*out), by_instance);
     for (i = 0; i < flow->n_path; i++) {
-        link = flow->path[i];
-        for (at = n; at > 0 && out[at - 1].instance > link; at--)
-            ;
-        if (at > 0 && out[at - 1].instance == link) {
-            out[at - 1].amount += 1;
-            continue;
-        }
-        memmove(out + at + 1, out + at, (n - at) * sizeof(*out));
-        out[at] = (struct fluid_amount){.instance = link, .amount = 1};
-        n++;
+        if (n && out[n - 1].instance == out[i].instance)
+            out[n - 1].amount += 1;
+        else
+            out[n++] = out[i];
     }
     return n;
 }

@@ -7,16 +7,17 @@
  *     { "what": "...", "units": "...", "scenarios": [
  *         { "id": "dumbbell", "links_Bps": { "core": 1e10, "a0": 2.5e10 },
  *           "flows": [ { "path": ["a0", "core"], "bytes": 200378, "start_s": 0, "finish_s": 8.01512e-05 } ] } ] }
- * start_s is 0 when absent and rounded to picoseconds; finish_s is an expectation or a result and may be absent.
+ * start_s is 0 when absent and rounded to picoseconds; finish_s is an expectation or a result and may be absent. The document
+ * that `ballast flows --format json` prints is such a file: its own keys (format, argv, check, ...) are read over.
  */
 #ifndef BALLAST_SIM_FLOWS_H
 #define BALLAST_SIM_FLOWS_H
 
 #include "core/err.h"
+#include "core/json.h"
 #include "core/mem.h"
 
 #include <stdint.h>
-#include <stdio.h>
 
 struct flows_link {
     const char *name;
@@ -28,7 +29,7 @@ struct flows_flow {
     uint32_t n_path;      /* > 0 */
     uint64_t n_bytes;     /* > 0 */
     int64_t start_ps;     /* >= 0 */
-    double finish_s;      /* NAN: not known. flows_run() neither reads nor writes it */
+    double finish_s;      /* > 0; NAN: not known. flows_run() neither reads nor writes it */
 };
 
 struct flows_scenario {
@@ -51,7 +52,7 @@ int flows_run(const struct flows_scenario *s, int64_t *end_ps, struct err *e);
 int flows_read_json(const char *path, struct arena *a, struct flows_file *out, struct err *e);
 int flows_parse_json(const char *name, const char *text, size_t len, struct arena *a,
                      struct flows_file *out, struct err *e);
-/* The same schema: what is read back is what was written. */
-void flows_write_json(const struct flows_file *file, FILE *out);
+/* what, units and scenarios as keys of an object: what is read back is what was written. */
+void flows_add_json(const struct flows_file *file, cJSON *to);
 
 #endif

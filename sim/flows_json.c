@@ -96,7 +96,7 @@ static int read_flow(const struct reader *r, const struct json_at *at, struct fl
     if (json_is_object(at, e) || json_only_keys(at, keys, 4, e) || read_path(r, at, flow, e) ||
         json_u64(at, "bytes", 1, UINT64_MAX, &flow->n_bytes, e) ||
         json_double_or(at, "start_s", 0, MAX_S, 0, &start_s, e) ||
-        json_double_or(at, "finish_s", 0, INFINITY, NAN, &flow->finish_s, e))
+        json_double_or(at, "finish_s", JSON_ABOVE_0, INFINITY, NAN, &flow->finish_s, e))
         return -1;
     flow->start_ps = llround(start_s * 1e12);
     return 0;
@@ -127,16 +127,20 @@ static int read_scenario(struct reader *r, const struct json_at *at, struct flow
 static int read_file(const struct json_at *top, struct arena *a, struct flows_file *out,
                      struct err *e)
 {
-    static const char *const keys[] = {"what", "units", "scenarios"};
+    static const char *const keys[] = {"what",   "units",          "scenarios",
+                                       "format", "format_version", "ballast_version",
+                                       "argv",   "seed",           "check"};
+    static const char *const formats[] = {"ballast-flows", NULL};
     struct reader r = {.arena = a};
     struct json_at list, it;
     const char *what, *units;
     size_t n;
     bool ok;
-    int rc = 0;
+    int rc = 0, format;
 
     memset(out, 0, sizeof(*out));
-    if (json_is_object(top, e) || json_only_keys(top, keys, 3, e) ||
+    if (json_is_object(top, e) || json_only_keys(top, keys, sizeof(keys) / sizeof(keys[0]), e) ||
+        json_enum_or(top, "format", formats, 0, &format, e) ||
         json_str_or(top, "what", NULL, &what, e) || json_str_or(top, "units", NULL, &units, e) ||
         json_array(top, "scenarios", &list, &n, e))
         return -1;
@@ -209,21 +213,15 @@ static void add_scenario(cJSON *to, const struct flows_scenario *s)
         add_flow(flows, s, &s->flows[i]);
 }
 
-void flows_write_json(const struct flows_file *file, FILE *out)
+void flows_add_json(const struct flows_file *file, cJSON *to)
 {
-    cJSON *top = json_new_object(), *list;
-    char *text;
-    uint32_t i;
+    cJSON *list;
 
     if (file->what)
-        json_add_str(top, "what", file->what);
+        json_add_str(to, "what", file->what);
     if (file->units)
-        json_add_str(top, "units", file->units);
-    list = json_add_array(top, "scenarios");
-    for (i = 0; i < file->n_scenarios; i++)
+        json_add_str(to, "units", file->units);
+    list = json_add_array(to, "scenarios");
+    for (uint32_t i = 0; i < file->n_scenarios; i++)
         add_scenario(list, &file->scenarios[i]);
-    text = json_text(top, true);
-    fprintf(out, "%s\n", text);
-    mem_free(text);
-    json_free(top);
 }

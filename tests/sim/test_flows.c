@@ -79,6 +79,20 @@ START_TEST(a_link_that_comes_twice_carries_twice)
 }
 END_TEST
 
+START_TEST(a_flow_beyond_the_clock_is_refused)
+{
+    static const struct flows_link slow[] = {{"a", 1e9}, {"b", 1e-300}, {"c", 1}};
+    struct flows_flow f = flow(0, 3, 1, 0);
+    struct flows_scenario s = {.id = "x", .n_links = 3, .links = slow, .n_flows = 1, .flows = &f};
+    int64_t end;
+    struct err e = {0};
+
+    ck_assert(flows_run(&s, &end, &e) == -1 && e.code == ERR_OVERFLOW);
+    ck_assert_str_eq(e.msg, "scenario 'x': flow 0: 1 bytes over link 'b' of 1e-300 bytes/s take "
+                            "longer than 2^63 picoseconds (106 days)");
+}
+END_TEST
+
 START_TEST(values_out_of_range_are_refused)
 {
     static const uint32_t beyond[] = {3};
@@ -106,6 +120,61 @@ START_TEST(values_out_of_range_are_refused)
 }
 END_TEST
 
+/* ---- scenarios by hand, as files with expected times ---- */
+
+/* Hosts 0 and 1 under leaf 0, 2 and 3 under leaf 1; every link 1 GB/s = 1 MB/ms. */
+#define LEAF_SPINE                                                                                 \
+    "{\"scenarios\": [{\"id\": \"s\", \"links_Bps\": {"                                            \
+    "\"up0\": 1e9, \"up1\": 1e9, \"up2\": 1e9, \"up3\": 1e9, \"lu0\": 1e9, \"lu1\": 1e9,"          \
+    "\"dn0\": 1e9, \"dn1\": 1e9, \"dn2\": 1e9, \"dn3\": 1e9, \"ld0\": 1e9, \"ld1\": 1e9}, "        \
+    "\"flows\": ["
+
+static const char *const BY_HAND[] = {
+    /* A permutation across: two on each leaf's uplink, 0.5 each. 1 MB takes 2 ms; the other of 3 MB has 2 left, alone. */
+    LEAF_SPINE
+    "{\"path\": [\"up0\", \"lu0\", \"ld1\", \"dn2\"], \"bytes\": 1000000, \"finish_s\": 2e-3},"
+    "{\"path\": [\"up1\", \"lu0\", \"ld1\", \"dn3\"], \"bytes\": 3000000, \"finish_s\": 4e-3},"
+    "{\"path\": [\"up2\", \"lu1\", \"ld0\", \"dn0\"], \"bytes\": 2000000, \"finish_s\": 4e-3},"
+    "{\"path\": [\"up3\", \"lu1\", \"ld0\", \"dn1\"], \"bytes\": 2000000, \"finish_s\": 4e-3}]}]}",
+    /* Incast to host 3: a third each for 3 ms, then a half each for 2 ms, then one alone for 1 ms. */
+    LEAF_SPINE
+    "{\"path\": [\"up0\", \"lu0\", \"ld1\", \"dn3\"], \"bytes\": 1000000, \"finish_s\": 3e-3},"
+    "{\"path\": [\"up1\", \"lu0\", \"ld1\", \"dn3\"], \"bytes\": 2000000, \"finish_s\": 5e-3},"
+    "{\"path\": [\"up2\", \"dn3\"], \"bytes\": 3000000, \"finish_s\": 6e-3}]}]}",
+    /* Owner 0 sends 1 MB to each: its port holds them to a third each, 3 ms. Host 3 sends 6 MB to host 2 beside it: 2/3
+     * are left there for 3 ms, then 4 MB alone. */
+    LEAF_SPINE
+    "{\"path\": [\"up0\", \"dn1\"], \"bytes\": 1000000, \"finish_s\": 3e-3},"
+    "{\"path\": [\"up0\", \"lu0\", \"ld1\", \"dn2\"], \"bytes\": 1000000, \"finish_s\": 3e-3},"
+    "{\"path\": [\"up0\", \"lu0\", \"ld1\", \"dn3\"], \"bytes\": 1000000, \"finish_s\": 3e-3},"
+    "{\"path\": [\"up3\", \"dn2\"], \"bytes\": 6000000, \"finish_s\": 7e-3}]}]}",
+    /* Two flows on one path, of which one is late: alone for 1 ms, then 0.5 each: 2 ms for the first's other MB; the
+     * second has 1 of 2 MB by then. */
+    LEAF_SPINE
+    "{\"path\": [\"up0\", \"dn1\"], \"bytes\": 2000000, \"finish_s\": 3e-3},"
+    "{\"path\": [\"up0\", \"dn1\"], \"bytes\": 2000000, \"start_s\": 1e-3, \"finish_s\": 4e-3}]}]}",
+};
+
+START_TEST(permutation_incast_and_fan_out_finish_as_calculated_by_hand)
+{
+    int64_t end[8];
+    struct arena a;
+    struct flows_file f;
+    struct err e = {0};
+
+    arena_init(&a);
+    for (size_t i = 0; i < sizeof(BY_HAND) / sizeof(BY_HAND[0]); i++) {
+        ck_assert_msg(!flows_parse_json("by hand", BY_HAND[i], strlen(BY_HAND[i]), &a, &f, &e) &&
+                          !flows_run(&f.scenarios[0], end, &e),
+                      "%s", e.msg);
+        for (uint32_t k = 0; k < f.scenarios[0].n_flows; k++)
+            ck_assert_msg(end[k] == llround(f.scenarios[0].flows[k].finish_s * 1e12),
+                          "scenario %zu: flow %u ends at %lld ps", i, k, (long long)end[k]);
+    }
+    arena_release(&a);
+}
+END_TEST
+
 /* ---- JSON ---- */
 
 static const char GOOD[] = "{\"what\": \"two\", \"scenarios\": [{\"id\": \"s\", \"links_Bps\": "
@@ -119,9 +188,7 @@ START_TEST(what_is_written_is_read_back)
     struct arena a;
     struct flows_file f, g;
     struct err e = {0};
-    char *text[2] = {0};
-    size_t len[2];
-    FILE *out;
+    struct strbuf text[2];
 
     arena_init(&a);
     ck_assert_msg(flows_parse_json("good", GOOD, strlen(GOOD), &a, &f, &e) == 0, "%s", e.msg);
@@ -133,18 +200,22 @@ START_TEST(what_is_written_is_read_back)
     ck_assert(f.scenarios[0].flows[0].path[0] == 1 && f.scenarios[0].flows[0].path[1] == 0);
     ck_assert(f.scenarios[0].flows[1].start_ps == 0 && isnan(f.scenarios[0].flows[1].finish_s));
     for (int i = 0; i < 2; i++) {
-        out = open_memstream(&text[i], &len[i]);
-        flows_write_json(i ? &g : &f, out);
-        fclose(out);
+        cJSON *doc = json_new_object();
+
+        strbuf_init(&text[i]);
+        flows_add_json(i ? &g : &f, doc);
+        json_print(doc, true, &text[i]);
+        json_free(doc);
         if (!i)
-            ck_assert_msg(flows_parse_json("again", text[0], len[0], &a, &g, &e) == 0, "%s", e.msg);
+            ck_assert_msg(flows_parse_json("again", text[0].s, text[0].len, &a, &g, &e) == 0, "%s",
+                          e.msg);
     }
-    ck_assert_str_eq(text[0], text[1]);
+    ck_assert_str_eq(text[0].s, text[1].s);
     ck_assert(g.scenarios[0].flows[0].n_bytes == 1000 &&
               g.scenarios[0].flows[0].finish_s == 0.250001);
     ck_assert(g.scenarios[0].links[1].bw_Bps == 2.5e10);
-    free(text[0]);
-    free(text[1]);
+    strbuf_release(&text[0]);
+    strbuf_release(&text[1]);
     arena_release(&a);
 }
 END_TEST
@@ -190,5 +261,6 @@ END_TEST
 SUITE_MAIN("sim/flows", a_flow_alone_takes_bytes_over_the_slowest_link, two_flows_share_a_link,
            the_first_link_of_a_parking_lot_holds_the_long_flow,
            a_late_flow_takes_its_share_when_it_comes, a_link_that_comes_twice_carries_twice,
-           values_out_of_range_are_refused, what_is_written_is_read_back,
-           what_is_wrong_in_a_file_is_refused_by_name)
+           permutation_incast_and_fan_out_finish_as_calculated_by_hand,
+           a_flow_beyond_the_clock_is_refused, values_out_of_range_are_refused,
+           what_is_written_is_read_back, what_is_wrong_in_a_file_is_refused_by_name)
