@@ -4,7 +4,7 @@
  * backward needs, so that one walk gives FLOPs, HBM traffic, which activations must be kept, and the backward list.
  * Sources: transformer shapes as Hugging Face's modelling code builds them; FLOPs by counting multiply-adds as 2
  * (GEMM 2mnk; attention 2*batch*heads*pairs*(head_dim + v_head_dim), where pairs is seq^2, half of it when a causal
- * kernel skips the upper triangle, window*seq - window^2/2 in a window);
+ * kernel skips the upper triangle, window*seq - window^2/2 in a window that slides, chunk*seq/2 in whole chunks);
  * HBM bytes by counting each operand once (a fused kernel's compulsory traffic).
  */
 #ifndef BALLAST_MODEL_GRAPH_H

@@ -64,6 +64,11 @@ static uint64_t pairs(struct build *b)
 {
     const struct unit_class *c = b->c;
 
+    if (c->causal && c->window && c->window < b->seq && c->chunked) {
+        uint64_t rest = b->seq % c->window;
+
+        return build_sum(b, build_mul(b, b->seq - rest, c->window), build_mul(b, rest, rest)) / 2;
+    }
     if (c->causal && c->window && c->window < b->seq)
         return build_mul(b, c->window, b->seq) - build_mul(b, c->window, c->window) / 2;
     return build_mul(b, b->seq, b->seq) / (c->causal ? 2 : 1);
@@ -151,13 +156,9 @@ static uint32_t build_attention(struct build *b, uint32_t x)
                      ((uint64_t)c->n_heads + c->n_kv_heads) * turned);
         return attend(b, q, 0, 0, true);
     }
-    q = value_of(b, "q", c->output_gate ? 2 * q_width : q_width);
-    k = value_of(b, "k", kv_width);
-    v = value_of(b, "v", kv_width);
-    build_gemm(b, "q", x, q, SLOT_Q, b->tokens, c->output_gate ? 2 * q_width : q_width, c->hidden,
-               1);
-    build_gemm(b, "k", x, k, SLOT_K, b->tokens, kv_width, c->hidden, 1);
-    build_gemm(b, "v", x, v, SLOT_V, b->tokens, kv_width, c->hidden, 1);
+    q = linear(b, "q", SLOT_Q, x, c->output_gate ? 2 * q_width : q_width, c->hidden);
+    k = linear(b, "k", SLOT_K, x, kv_width, c->hidden);
+    v = build_tensor(b, SLOT_V) ? linear(b, "v", SLOT_V, x, kv_width, c->hidden) : k;
     gate = q;
     if (c->qk_norm) {
         q = head_norm(b, "q_norm", SLOT_Q_NORM, q, c->n_heads);
@@ -290,10 +291,13 @@ static uint32_t build_delta(struct build *b, uint32_t x)
     uint64_t k_width = (uint64_t)c->n_kv_heads * c->head_dim, v_width = unit_class_v_width(c);
     uint64_t chunk = CHUNK_DELTA, dk = c->head_dim, dv = c->v_head_dim;
     uint64_t flops = chunk * (6 * dk + 4 * dv) + chunk * chunk + 6 * dk * dv;
-    uint32_t qkv = linear(b, "in_qkv", SLOT_IN, x, 2 * k_width + v_width, c->hidden);
-    uint32_t z = linear(b, "in_z", SLOT_IN_Z, x, v_width, c->hidden);
-    uint32_t strength = linear(b, "in_b", SLOT_IN_B, x, c->n_heads, c->hidden);
-    uint32_t a = linear(b, "in_a", SLOT_IN_A, x, c->n_heads, c->hidden), y;
+    bool has_z = build_tensor(b, SLOT_IN_Z), has_a = build_tensor(b, SLOT_IN_A);
+    uint32_t qkv =
+        linear(b, "in_qkv", SLOT_IN, x, 2 * k_width + (has_z ? 1 : 2) * v_width, c->hidden);
+    uint32_t z = has_z ? linear(b, "in_z", SLOT_IN_Z, x, v_width, c->hidden) : qkv;
+    uint32_t strength =
+        linear(b, "in_b", SLOT_IN_B, x, (uint64_t)(has_a ? 1 : 2) * c->n_heads, c->hidden);
+    uint32_t a = has_a ? linear(b, "in_a", SLOT_IN_A, x, c->n_heads, c->hidden) : strength, y;
 
     qkv = build_convolution(b, qkv, 2 * k_width + v_width);
     a = build_decay(b, a);
@@ -435,7 +439,8 @@ static uint32_t build_shared(struct build *b, uint32_t in, uint32_t out)
                           .value_name = "shared_act",
                           .down_name = "shared_down",
                           .ffn = build_tensor(b, SLOT_SHARED_UP)->rows};
-    uint32_t y = build_mlp(b, &m, in, b->tokens, 1);
+    uint32_t y =
+        norm_if(b, "shared_norm", SLOT_SHARED_NORM_POST, build_mlp(b, &m, in, b->tokens, 1));
 
     if (build_tensor(b, SLOT_SHARED_ROUTER))
         y = gated(b, "shared_weight", y,
@@ -444,27 +449,32 @@ static uint32_t build_shared(struct build *b, uint32_t in, uint32_t out)
     return build_residual(b, "add_shared", "mlp_out", out, y);
 }
 
-static uint32_t build_moe(struct build *b, uint32_t in)
+/* `in` is the layer's normed input; router and experts may take `raw`, by norms of their own. */
+static uint32_t build_moe(struct build *b, uint32_t in, uint32_t raw)
 {
     const struct unit_class *c = b->c;
     uint64_t rows = of_tokens(b, c->n_active);
+    bool own_norm = build_tensor(b, SLOT_ROUTER_NORM);
+    uint32_t scored = own_norm ? norm_if(b, "router_norm", SLOT_ROUTER_NORM, raw) : in;
     uint32_t logits = value_of(b, "router_logits", c->n_experts);
-    uint32_t routes = build_value(b, "routes", 0), x, d, out, first;
+    uint32_t routes = build_value(b, "routes", 0), x, d, out, first, met = in;
 
     /* a choice is a weight and a slot, 8 bytes; then the first slot of every expert, and the end */
     b->g->values[routes].bytes =
         build_sum(b, build_mul(b, rows, 8), 4 * ((uint64_t)c->n_experts + 1));
-    build_gemm(b, "router", in, logits, SLOT_ROUTER, b->tokens, c->n_experts, c->hidden, 1);
+    build_gemm(b, "router", scored, logits, SLOT_ROUTER, b->tokens, c->n_experts, c->hidden, 1);
     build_elementwise(b, "route", KERNEL_ROUTE, KERNEL_ROUTE_BACKWARD, b->tokens, c->n_experts, 2,
                       3, routes);
     build_input(build_last(b), logits, true);
     build_last(b)->saves_out = true;
     build_last(b)->weight = build_find(b, SLOT_ROUTER_CORRECTION, false);
     build_last(b)->n_weights = build_last(b)->weight != MODEL_NONE;
+    if (build_tensor(b, SLOT_EXPERTS_NORM))
+        met = norm_if(b, "experts_norm", SLOT_EXPERTS_NORM, raw);
     x = build_value(b, "dispatched", build_mul(b, rows, c->hidden));
     build_elementwise(b, "dispatch", KERNEL_DISPATCH, KERNEL_DISPATCH_BACKWARD, rows, c->hidden, 2,
                       2, x);
-    build_input(build_last(b), in, false);
+    build_input(build_last(b), met, false);
     build_input(build_last(b), routes, true);
     first = b->g->n_ops;
     d = own_mlp(b, x, rows, c->n_experts);
@@ -476,6 +486,7 @@ static uint32_t build_moe(struct build *b, uint32_t in)
                       out);
     build_input(build_last(b), d, true);
     build_input(build_last(b), routes, true);
+    out = norm_if(b, "experts_norm_post", SLOT_EXPERTS_NORM_POST, out);
     return build_tensor(b, SLOT_SHARED_UP) ? build_shared(b, in, out) : out;
 }
 
@@ -508,7 +519,7 @@ void build_layer(struct build *b)
 {
     const struct unit_class *c = b->c;
     bool mlp = c->n_experts || c->ffn, pre = !c->norm_after_add;
-    uint32_t x, n1, y, in;
+    uint32_t x, n1, y, in, raw;
 
     if (c->mixer == MIXER_UNKNOWN) {
         build_unknown(b);
@@ -527,9 +538,10 @@ void build_layer(struct build *b)
     in = x;
     if (c->parallel)
         in = build_tensor(b, SLOT_NORM2) ? 0 : n1;
+    raw = in;
     if (pre)
         in = norm_if(b, "norm2", SLOT_NORM2, in);
-    y = c->n_experts ? build_moe(b, in) : own_mlp(b, in, b->tokens, 1);
+    y = c->n_experts ? build_moe(b, in, raw) : own_mlp(b, in, b->tokens, 1);
     y = norm_if(b, "norm2_post", SLOT_NORM2_POST, y);
     x = build_residual(b, "add2", "y", x, y);
     if (!pre)

@@ -34,9 +34,11 @@ struct hf_names {
     const char *of[SLOT_N];
     const char *experts[SLOT_N];
     const char *expert_biases[SLOT_N];
-    const char *mtp
-        [4]; /* of a layer that predicts a further token: norms of embedding and state, what joins
-                           them, the norm before the shared head; NULL: not described */
+    /* of a layer that predicts a further token: norms of embedding and state, what joins them, the norm before the
+     * shared head; NULL: not described */
+    const char *mtp[4];
+    const char *
+        mtp_layers; /* where these layers stand, and what joins is there once; NULL: they are further `layers` */
     const struct hf_names
         *also; /* names that layers of another kind have in place of these, or NULL */
 };
@@ -49,6 +51,9 @@ struct hf_layer {
     bool qk_norm_whole;                 /* q_norm and k_norm over all heads, not over each */
     bool fused_gate_up, stacked_in_out; /* stacked experts are [expert, in, out] */
     bool sinks, router_correction, shared_router;
+    bool no_v; /* values are the keys */
+    bool
+        dense_beside; /* the shared expert is a dense MLP with norms of its own, as router and experts have */
     uint64_t q_lora, kv_lora, shared_ffn, conv;
     const struct hf_names *names; /* that differ in layers of this kind, or NULL */
 };
@@ -63,14 +68,16 @@ struct hf {
     struct model *m;
     struct arena *a;
     struct model_builder b;
-    uint64_t layers, hidden, vocab,
-        mtp; /* mtp: layers of multi-token prediction that are taken in */
+    uint64_t layers, hidden, vocab;
+    uint64_t mtp;                    /* layers of multi-token prediction that are taken in */
+    const struct hf_layer *mtp_like; /* what they are like; NULL: the last layer */
     struct hf_layer kinds[HF_MAX_KINDS];
     uint32_t n_kinds;
     uint8_t *kind_of; /* in the arena [layers] */
     /* of the first and last unit */
     uint64_t embed_dim, positions; /* 0: hidden; no table of positions */
     bool conv1d;                   /* linear layers store (in, out) */
+    uint64_t scores; /* rows of a head that gives scores, not tokens; 0: it gives tokens */
     bool embed_norm, no_final_norm, norm_bias, head_bias, tied;
     enum norm_kind norm;
     const char *prefix, *insert; /* before all names; after "model." */
@@ -105,6 +112,7 @@ struct hf_family {
     uint32_t head_dim;           /* when absent; 0: hidden/heads */
     uint32_t heads, vocab;       /* when absent; 0: required */
     uint32_t window, full_every; /* when absent: tokens; every n-th layer sees all, 0: none does */
+    uint32_t mtp;                /* layers of multi-token prediction when no key says */
     double rotary;               /* share of a head when absent; 0: all */
     const char *const *refused;  /* keys that are refused when set, NULL-terminated */
 };
@@ -116,6 +124,8 @@ extern const struct hf_family hf_llama_families[], hf_moe_families[], hf_gpt_fam
 /* ---- hf_keys.c: `key` may list alternatives, "hidden_size|n_embd"; the first is named when all are absent ---- */
 
 bool hf_has(const struct hf *h, const char *key, struct json_at *at);
+/* Is the key there at all, if only as null? */
+bool hf_written(const struct hf *h, const char *key);
 int hf_size(const struct hf *h, const char *key, uint64_t max, uint64_t *out, struct err *e);
 int hf_size_or(const struct hf *h, const char *key, uint64_t lo, uint64_t max, uint64_t dflt,
                uint64_t *out, struct err *e);
@@ -152,11 +162,20 @@ int hf_check_count(struct hf *h, const char *layers, struct err *e);
 /* Adds a kind of layer and returns its index. Kinds whose tensors differ need classes that differ. More than
  * HF_MAX_KINDS is a bug. */
 uint8_t hf_kind(struct hf *h, const struct hf_layer *l);
+/* Layer i is of kind of[which[i]]; kinds that no layer is of are left out. */
+void hf_assign(struct hf *h, const struct hf_layer *of, const uint8_t *which);
 /* Kinds of a model whose layers are `dense`, or `sparse` where is_sparse says so (either may be NULL: none are), each
  * with and without the window of hf_windows. Names come from here. */
 int hf_add_kinds(struct hf *h, const struct hf_layer *dense, const struct hf_layer *sparse,
                  const bool *is_sparse, struct err *e);
 void hf_build(struct hf *h);
+
+/* ---- hf_moe.c ---- */
+
+/* Which of a Qwen model's layers have experts, if there are any: decoder_sparse_step and mlp_only_layers; mask [layers]. */
+int hf_sparse_layers(struct hf *h, bool experts, bool *sparse, struct err *e);
+/* Is some layer's flag `value`? */
+bool hf_any(const struct hf *h, const bool *mask, bool value);
 
 /* ---- hf_llama.c ---- */
 

@@ -103,7 +103,8 @@ static void attention(const struct at *x)
     } else {
         linear(x, SLOT_Q, c->output_gate ? 2 * q : q, c->hidden, l->qkv_bias);
         linear(x, SLOT_K, kv, c->hidden, l->qkv_bias);
-        linear(x, SLOT_V, kv, c->hidden, l->qkv_bias);
+        if (!l->no_v)
+            linear(x, SLOT_V, kv, c->hidden, l->qkv_bias);
     }
     linear(x, SLOT_O, c->hidden, q, l->o_bias);
     if (c->qk_norm) {
@@ -148,10 +149,15 @@ static void delta(const struct at *x)
     const struct unit_class *c = &x->l->c;
     uint64_t k = (uint64_t)c->n_kv_heads * c->head_dim, v = unit_class_v_width(c);
 
-    linear(x, SLOT_IN, 2 * k + v, c->hidden, false);
-    linear(x, SLOT_IN_Z, v, c->hidden, false);
-    linear(x, SLOT_IN_B, c->n_heads, c->hidden, false);
-    linear(x, SLOT_IN_A, c->n_heads, c->hidden, false);
+    if (name_of(x, SLOT_IN_Z)) {
+        linear(x, SLOT_IN, 2 * k + v, c->hidden, false);
+        linear(x, SLOT_IN_Z, v, c->hidden, false);
+        linear(x, SLOT_IN_B, c->n_heads, c->hidden, false);
+        linear(x, SLOT_IN_A, c->n_heads, c->hidden, false);
+    } else { /* Qwen3-Next: z with q, k, v; the decay with the strength */
+        linear(x, SLOT_IN, 2 * k + 2 * v, c->hidden, false);
+        linear(x, SLOT_IN_B, 2ull * c->n_heads, c->hidden, false);
+    }
     convolution(x, 2 * k + v, false);
     vector(x, SLOT_DT, ROLE_OTHER, c->n_heads);
     vector(x, SLOT_A, ROLE_OTHER, c->n_heads);
@@ -270,19 +276,27 @@ static void mixture(const struct at *x)
     const struct unit_class *c = &l->c;
     uint64_t n = c->n_experts;
 
+    if (l->dense_beside)
+        norm(x, SLOT_ROUTER_NORM, c->hidden, false);
     table(x, SLOT_ROUTER, ROLE_ROUTER, n, c->hidden);
     if (l->router_bias)
         put(x, name_of(x, SLOT_ROUTER), "", ROLE_BIAS, SLOT_ROUTER, true, -1, 1, &n);
     if (l->router_correction)
         vector(x, SLOT_ROUTER_CORRECTION, ROLE_BIAS, n);
+    if (l->dense_beside)
+        norm(x, SLOT_EXPERTS_NORM, c->hidden, false);
     for (uint64_t i = 0; i < n; i++)
         expert(x, i);
+    if (l->dense_beside)
+        norm(x, SLOT_EXPERTS_NORM_POST, c->hidden, false);
     if (!l->shared_ffn)
         return;
     if (unit_class_gated(c))
         linear(x, SLOT_SHARED_GATE, l->shared_ffn, c->hidden, false);
     linear(x, SLOT_SHARED_UP, l->shared_ffn, c->hidden, false);
     linear(x, SLOT_SHARED_DOWN, c->hidden, l->shared_ffn, false);
+    if (l->dense_beside)
+        norm(x, SLOT_SHARED_NORM_POST, c->hidden, false);
     if (l->shared_router)
         table(x, SLOT_SHARED_ROUTER, ROLE_ROUTER, 1, c->hidden);
 }
@@ -315,31 +329,47 @@ uint8_t hf_kind(struct hf *h, const struct hf_layer *l)
     return (uint8_t)h->n_kinds++;
 }
 
+void hf_assign(struct hf *h, const struct hf_layer *of, const uint8_t *which)
+{
+    int index[HF_MAX_KINDS];
+
+    memset(index, -1, sizeof(index));
+    for (uint64_t i = 0; i < h->layers; i++) {
+        BUG_ON(which[i] >= HF_MAX_KINDS);
+        if (index[which[i]] < 0)
+            index[which[i]] = hf_kind(h, &of[which[i]]);
+        h->kind_of[i] = (uint8_t)index[which[i]];
+    }
+}
+
 int hf_add_kinds(struct hf *h, const struct hf_layer *dense, const struct hf_layer *sparse,
                  const bool *is_sparse, struct err *e)
 {
     static const char *const names[2][2] = {{"layer", "local-layer"},
                                             {"moe-layer", "local-moe-layer"}};
     bool *local = ARENA_NEW(h->a, bool, h->layers), all = true;
-    int index[2][2] = {{-1, -1}, {-1, -1}};
+    uint8_t *which = ARENA_NEW(h->a, uint8_t, h->layers);
+    struct hf_layer of[4];
     uint64_t window;
 
     if (hf_windows(h, &window, local, e))
         return -1;
-    for (uint64_t i = 0; i < h->layers; i++)
-        all &= local[i];
     for (uint64_t i = 0; i < h->layers; i++) {
-        bool s = sparse && (!dense || is_sparse[i]), w = local[i];
+        bool s = sparse && (!dense || is_sparse[i]);
 
-        if (index[s][w] < 0) {
-            struct hf_layer l = s ? *sparse : *dense;
-
-            l.c.name = names[s][w && !all];
-            l.c.window = w ? window : 0;
-            index[s][w] = hf_kind(h, &l);
-        }
-        h->kind_of[i] = (uint8_t)index[s][w];
+        all &= local[i];
+        which[i] = (uint8_t)(2 * s + local[i]);
     }
+    for (int k = 0; k < 4; k++) {
+        const struct hf_layer *l = k / 2 ? sparse : dense;
+
+        if (!l)
+            continue;
+        of[k] = *l;
+        of[k].c.name = names[k / 2][k % 2 && !all];
+        of[k].c.window = k % 2 ? window : 0;
+    }
+    hf_assign(h, of, which);
     return 0;
 }
 
@@ -382,37 +412,44 @@ static void last_unit(struct hf *h)
     struct unit_class c = ends_class(h, UNIT_HEAD, "head");
     struct at x = {.h = h};
     uint64_t width = h->embed_dim ? h->embed_dim : h->hidden;
+    uint64_t rows = h->scores ? h->scores : h->vocab;
 
     c.scaled = h->kinds[0].c.scaled;
+    c.vocab = rows;
     model_builder_unit(&h->b, "head", &c);
     if (!h->no_final_norm)
         norm(&x, SLOT_FINAL_NORM, h->hidden, h->norm_bias);
     if (h->embed_dim)
         linear(&x, SLOT_PROJECT_OUT, width, h->hidden, false);
     if (!h->tied)
-        table(&x, SLOT_HEAD, ROLE_HEAD, h->vocab, width);
+        table(&x, SLOT_HEAD, ROLE_HEAD, rows, width);
     if (h->head_bias)
-        put(&x, name_of(&x, SLOT_HEAD), "", ROLE_BIAS, SLOT_HEAD, true, -1, 1, &h->vocab);
+        put(&x, name_of(&x, SLOT_HEAD), "", ROLE_BIAS, SLOT_HEAD, true, -1, 1, &rows);
 }
 
 /* A layer that predicts a further token: it joins the state with the embedding of the token after, both normed, and is a
- * layer like the last one; embedding and head are the model's own. Its products with weights are counted as they are. */
+ * layer like another one; embedding and head are the model's own. Its products with weights are counted as they are. */
 static void mtp_unit(struct hf *h, uint64_t i)
 {
-    const struct hf_layer *l = &h->kinds[h->kind_of[h->layers - 1]];
+    const struct hf_names *n = h->names;
+    const struct hf_layer *l = h->mtp_like ? h->mtp_like : &h->kinds[h->kind_of[h->layers - 1]];
     struct at x = {.h = h, .l = l};
     struct unit_class c = l->c;
     char name[32];
 
     snprintf(name, sizeof(name), "mtp.%u", (unsigned)i);
-    snprintf(x.prefix, sizeof(x.prefix), "%s.%u.", h->names->layers, (unsigned)(h->layers + i));
+    snprintf(x.prefix, sizeof(x.prefix), "%s.%u.", n->mtp_layers ? n->mtp_layers : n->layers,
+             (unsigned)(n->mtp_layers ? i : h->layers + i));
     c.name = "mtp";
     c.mixer = MIXER_UNKNOWN;
     model_builder_unit(&h->b, name, &c);
-    for (int k = 0; k < 4; k++) {
+    for (int k = 0; k < 4 && !(n->mtp_layers && i); k++) {
+        struct at where = x;
         bool join = k == 2;
 
-        put(&x, h->names->mtp[k], "", join ? ROLE_MATRIX : ROLE_NORM, SLOT_OTHER, false, -1,
+        if (n->mtp_layers)
+            *where.prefix = 0;
+        put(&where, n->mtp[k], "", join ? ROLE_MATRIX : ROLE_NORM, SLOT_OTHER, false, -1,
             join ? 2 : 1, (uint64_t[]){h->hidden, 2 * h->hidden});
     }
     layer(&x);

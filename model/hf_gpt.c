@@ -1,7 +1,7 @@
 /* Decoders of GPT-2's descent, each with names and keys of its own: LayerNorm, plain MLPs, often fused QKV.
  *
  * Sources: the config and modelling classes of transformers; MosaicML's modeling_mpt.py, Qwen's modeling_qwen.py (the
- * first Qwen, whose intermediate_size counts gate and up together) and Microsoft's modeling_phi.py (phi-msft). GPT-2's,
+ * first Qwen, whose intermediate_size counts gate and up together) and Microsoft's modeling_phi.py (phi-msft); OpenAssistant's reward_model.py. GPT-2's,
  * BLOOM's names are those of the published files, which have no "transformer." before them. */
 #include "model/hf.h"
 
@@ -34,17 +34,18 @@ static const struct hf_names gptj_names = {
            [SLOT_FINAL_NORM] = "transformer.ln_f",
            [SLOT_HEAD] = "lm_head"},
 };
+#define NEOX_OF                                                                                    \
+    [SLOT_TOKEN_EMBEDDING] = "gpt_neox.embed_in", [SLOT_NORM1] = "input_layernorm",                \
+    [SLOT_QKV] = "attention.query_key_value", [SLOT_O] = "attention.dense",                        \
+    [SLOT_NORM2] = "post_attention_layernorm", [SLOT_UP] = "mlp.dense_h_to_4h",                    \
+    [SLOT_DOWN] = "mlp.dense_4h_to_h", [SLOT_FINAL_NORM] = "gpt_neox.final_layer_norm"
 static const struct hf_names neox_names = {
     .layers = "gpt_neox.layers",
-    .of = {[SLOT_TOKEN_EMBEDDING] = "gpt_neox.embed_in",
-           [SLOT_NORM1] = "input_layernorm",
-           [SLOT_QKV] = "attention.query_key_value",
-           [SLOT_O] = "attention.dense",
-           [SLOT_NORM2] = "post_attention_layernorm",
-           [SLOT_UP] = "mlp.dense_h_to_4h",
-           [SLOT_DOWN] = "mlp.dense_4h_to_h",
-           [SLOT_FINAL_NORM] = "gpt_neox.final_layer_norm",
-           [SLOT_HEAD] = "embed_out"},
+    .of = {NEOX_OF, [SLOT_HEAD] = "embed_out"},
+};
+static const struct hf_names neox_reward_names = {
+    .layers = "gpt_neox.layers",
+    .of = {NEOX_OF, [SLOT_HEAD] = "out_proj"},
 };
 static const struct hf_names opt_names = {
     .layers = "model.decoder.layers",
@@ -265,6 +266,20 @@ static int read_neox(struct hf *h, struct err *e)
     return one_kind(h, &l, "num_hidden_layers", e);
 }
 
+/* OpenAssistant's reward models: a linear layer with bias to one score, of the last token, in place of the head. */
+static int read_neox_reward(struct hf *h, struct err *e)
+{
+    h->scores = 1;
+    h->head_bias = true;
+    if (read_neox(h, e))
+        return -1;
+    if (h->tied)
+        return json_err(&h->top, ERR_INVALID, e,
+                        "ties the head that gives scores to the embedding");
+    model_note(h->m, h->a, "the head gives one score a sequence; counted as if one a token");
+    return 0;
+}
+
 /* 350m: tables narrower than the layers, norms behind the additions and none at the end. Positions start at row 2. */
 static int read_opt(struct hf *h, struct err *e)
 {
@@ -452,6 +467,7 @@ const struct hf_family hf_gpt_families[] = {
     {.type = "gpt2", .names = &gpt2_names, .read = read_gpt2, .refused = gpt2_refused},
     {.type = "gptj", .names = &gptj_names, .read = read_gptj},
     {.type = "gpt_neox", .names = &neox_names, .read = read_neox},
+    {.type = "gpt_neox_reward_model", .names = &neox_reward_names, .read = read_neox_reward},
     {.type = "opt", .names = &opt_names, .read = read_opt},
     {.type = "bloom", .names = &bloom_names, .read = read_bloom},
     {.type = "falcon", .names = &falcon_names, .read = read_falcon},

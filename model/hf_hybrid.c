@@ -1,36 +1,46 @@
 /* Decoders that mix tokens by more than attention: Qwen3.5 and Qwen3-Next's kin (gated delta net in three layers of
  * four), and Nemotron-H (Mamba-2, attention, experts and MLPs, each a layer of its own).
  *
- * Sources: modeling_qwen3_5*.py of transformers; NVIDIA's modeling_nemotron_h.py. */
+ * Sources: modeling_qwen3_5*.py and modeling_qwen3_next.py of transformers, which pass over "mtp.*"; the names of these
+ * tensors are those of vLLM's qwen3_next_mtp.py. NVIDIA's modeling_nemotron_h.py. */
 #include "model/hf.h"
 
 #include <string.h>
 
-/* ---- Qwen3.5 ---- */
+/* ---- Qwen3.5, Qwen3-Next ---- */
 
-#define QWEN35_OF                                                                                  \
-    HF_LLAMA_OF, [SLOT_NORM2] = "post_attention_layernorm", [SLOT_IN] = "linear_attn.in_proj_qkv", \
-                 [SLOT_IN_Z] = "linear_attn.in_proj_z", [SLOT_IN_B] = "linear_attn.in_proj_b",     \
-                 [SLOT_IN_A] = "linear_attn.in_proj_a", [SLOT_CONV] = "linear_attn.conv1d",        \
-                 [SLOT_DT] = "=linear_attn.dt_bias", [SLOT_A] = "=linear_attn.A_log",              \
-                 [SLOT_MIXER_NORM] = "linear_attn.norm"
+/* What both call alike. Layers of multi-token prediction are like those of full attention. */
+#define QWEN_NEXT_OF                                                                               \
+    HF_LLAMA_OF, HF_LLAMA_MLP,                                                                     \
+        [SLOT_NORM2] = "post_attention_layernorm", [SLOT_CONV] = "linear_attn.conv1d",             \
+        [SLOT_DT] = "=linear_attn.dt_bias", [SLOT_A] = "=linear_attn.A_log",                       \
+        [SLOT_MIXER_NORM] = "linear_attn.norm", [SLOT_ROUTER] = "mlp.gate",                        \
+        [SLOT_SHARED_GATE] = "mlp.shared_expert.gate_proj",                                        \
+        [SLOT_SHARED_UP] = "mlp.shared_expert.up_proj",                                            \
+        [SLOT_SHARED_DOWN] = "mlp.shared_expert.down_proj",                                        \
+        [SLOT_SHARED_ROUTER] = "mlp.shared_expert_gate"
+#define QWEN_NEXT_REST                                                                             \
+    .layers = "model.layers",                                                                      \
+    .experts = {[SLOT_GATE] = "mlp.experts.*.gate_proj",                                           \
+                [SLOT_UP] = "mlp.experts.*.up_proj",                                               \
+                [SLOT_DOWN] = "mlp.experts.*.down_proj"},                                          \
+    .mtp = {"mtp.pre_fc_norm_embedding", "mtp.pre_fc_norm_hidden", "mtp.fc", "mtp.norm"},          \
+    .mtp_layers = "mtp.layers", .also = &delta_names
 
-static const struct hf_names qwen35_delta_names = {
+static const struct hf_names delta_names = {
     .layers = "model.layers",
     .of = {[SLOT_O] = "linear_attn.out_proj"},
 };
 static const struct hf_names qwen35_names = {
-    .layers = "model.layers",
-    .of = {QWEN35_OF, HF_LLAMA_MLP, [SLOT_ROUTER] = "mlp.gate",
-           [SLOT_SHARED_GATE] = "mlp.shared_expert.gate_proj",
-           [SLOT_SHARED_UP] = "mlp.shared_expert.up_proj",
-           [SLOT_SHARED_DOWN] = "mlp.shared_expert.down_proj",
-           [SLOT_SHARED_ROUTER] = "mlp.shared_expert_gate"},
-    .experts = {[SLOT_GATE] = "mlp.experts.*.gate_proj",
-                [SLOT_UP] = "mlp.experts.*.up_proj",
-                [SLOT_DOWN] = "mlp.experts.*.down_proj"},
-    .also = &qwen35_delta_names,
-};
+    .of =
+        {QWEN_NEXT_OF, [SLOT_IN] = "linear_attn.in_proj_qkv", [SLOT_IN_Z] = "linear_attn.in_proj_z",
+         [SLOT_IN_B] = "linear_attn.in_proj_b", [SLOT_IN_A] = "linear_attn.in_proj_a"},
+    QWEN_NEXT_REST};
+static const struct hf_names qwen3_next_names = {
+    .of = {QWEN_NEXT_OF, [SLOT_IN] = "linear_attn.in_proj_qkvz",
+           [SLOT_IN_B] = "linear_attn.in_proj_ba"},
+    QWEN_NEXT_REST};
+
 static int delta_sizes(struct hf *h, struct hf_layer *d, struct err *e)
 {
     uint64_t k_heads, v_heads, k_dim, v_dim;
@@ -80,32 +90,74 @@ static int full_layers(struct hf *h, bool *full, struct err *e)
     return 0;
 }
 
-static int read_qwen35(struct hf *h, struct err *e)
+/* Experts of every layer (Qwen3.5), or of some (Qwen3-Next). */
+static int qwen_next_experts(struct hf *h, struct hf_layer *l, bool *sparse, struct err *e)
 {
-    bool moe = !strncmp(h->fam->type, "qwen3_5_moe", 11), *full;
+    bool next = !strcmp(h->fam->type, "qwen3_next"), normalised;
+
+    if (hf_experts(h, &l->c, "num_experts", next ? 0 : 1, next ? 512 : 256, "num_experts_per_tok",
+                   next ? 10 : 8, e) ||
+        hf_flag_or(h, "norm_topk_prob", true, &normalised, e) ||
+        (next && hf_sparse_layers(h, l->c.n_experts, sparse, e)))
+        return -1;
+    for (uint64_t i = 0; i < h->layers && !next; i++)
+        sparse[i] = true;
+    l->c.route = normalised ? ROUTE_SOFTMAX_OF_CHOSEN : ROUTE_OTHER;
+    if (hf_any(h, sparse, true) &&
+        (hf_size(h, "moe_intermediate_size", HF_MAX_WIDTH, &l->c.ffn, e) ||
+         hf_size_or(h, "shared_expert_intermediate_size", 0, HF_MAX_WIDTH, next ? 512 : 0,
+                    &l->shared_ffn, e)))
+        return -1;
+    l->shared_router = l->shared_ffn;
+    return 0;
+}
+
+/* Attention or delta net, with experts or without: four kinds, and what a predicting layer is like. */
+static void qwen_next_kinds(struct hf *h, const struct hf_layer *attention,
+                            const struct hf_layer *delta, uint64_t dense_ffn, const bool *full,
+                            const bool *sparse)
+{
+    static const char *const names[] = {"delta-layer", "layer", "delta-moe-layer", "moe-layer"};
+    uint8_t *which = ARENA_NEW(h->a, uint8_t, h->layers);
+    struct hf_layer of[4], *like = ARENA_NEW(h->a, struct hf_layer, 1);
+
+    for (int k = 0; k < 4; k++) {
+        of[k] = k % 2 ? *attention : *delta;
+        of[k].c.name = names[k];
+        if (k / 2)
+            continue;
+        of[k].c.n_experts = of[k].c.n_active = 0;
+        of[k].c.ffn = dense_ffn;
+        of[k].shared_ffn = 0;
+    }
+    for (uint64_t i = 0; i < h->layers; i++)
+        which[i] = (uint8_t)(2 * sparse[i] + full[i]);
+    hf_assign(h, of, which);
+    *like = of[2 * hf_any(h, sparse, true) + 1];
+    h->mtp_like = like;
+}
+
+static int read_qwen_next(struct hf *h, struct err *e)
+{
+    bool dense = !strcmp(h->fam->type, "qwen3_5_text"), *full, *sparse;
     struct hf_layer l, d;
     struct json_at list, name;
-    uint8_t attention, delta;
+    uint64_t ffn = 0;
 
-    if (hf_decoder(h, &l, !moe, e) || hf_flag_or(h, "attn_output_gate", true, &l.c.output_gate, e))
+    if (hf_decoder(h, &l, false, e) || hf_flag_or(h, "attn_output_gate", true, &l.c.output_gate, e))
         return -1;
-    if (moe &&
-        (hf_experts(h, &l.c, "num_experts", 1, 256, "num_experts_per_tok", 8, e) ||
-         hf_size(h, "moe_intermediate_size", HF_MAX_WIDTH, &l.c.ffn, e) ||
-         hf_size_or(h, "shared_expert_intermediate_size", 0, HF_MAX_WIDTH, 0, &l.shared_ffn, e)))
-        return -1;
-    l.shared_router = l.shared_ffn;
-    d = l;
     full = ARENA_NEW(h->a, bool, h->layers);
+    sparse = ARENA_NEW(h->a, bool, h->layers);
+    memset(sparse, 0, h->layers * sizeof(*sparse));
+    if (!dense && qwen_next_experts(h, &l, sparse, e))
+        return -1;
+    if (hf_any(h, sparse, false) && hf_size(h, "intermediate_size", HF_MAX_WIDTH, &ffn, e))
+        return -1;
+    d = l;
     if (delta_sizes(h, &d, e) || full_layers(h, full, e))
         return -1;
-    l.c.name = moe ? "moe-layer" : "layer";
-    d.c.name = moe ? "delta-moe-layer" : "delta-layer";
-    d.names = &qwen35_delta_names;
-    attention = hf_kind(h, &l);
-    delta = hf_kind(h, &d);
-    for (uint64_t i = 0; i < h->layers; i++)
-        h->kind_of[i] = full[i] ? attention : delta;
+    d.names = &delta_names;
+    qwen_next_kinds(h, &l, &d, ffn, full, sparse);
     /* the text part of a multimodal class keeps its place in the names, also in a file of its own */
     if (!h->insert && hf_has(h, "architectures", &list) && json_first(&list, &name) &&
         cJSON_IsString(name.node) && strstr(name.node->valuestring, "ForConditionalGeneration"))
@@ -260,13 +312,14 @@ static int read_nemotron(struct hf *h, struct err *e)
 static const char *const nemotron_refused[] = {"moe_latent_size", NULL};
 static const char *const qwen35_refused[] = {"mlp_only_layers", NULL};
 
-#define QWEN35                                                                                     \
-    .names = &qwen35_names, .read = read_qwen35, .traits = HF_ATTENTION_BIAS | HF_QK_NORM,         \
-    .head_dim = 256, .kv_heads = 2, .rotary = 0.25, .refused = qwen35_refused
+#define QWEN_NEXT                                                                                  \
+    .read = read_qwen_next, .traits = HF_ATTENTION_BIAS | HF_QK_NORM, .head_dim = 256,             \
+    .kv_heads = 2, .rotary = 0.25
 
 const struct hf_family hf_hybrid_families[] = {
-    {.type = "qwen3_5_text", QWEN35},
-    {.type = "qwen3_5_moe_text", QWEN35},
+    {.type = "qwen3_5_text", .names = &qwen35_names, QWEN_NEXT, .refused = qwen35_refused},
+    {.type = "qwen3_5_moe_text", .names = &qwen35_names, QWEN_NEXT, .refused = qwen35_refused},
+    {.type = "qwen3_next", .names = &qwen3_next_names, QWEN_NEXT, .mtp = 1},
     {.type = "nemotron_h",
      .names = &nemotron_names,
      .read = read_nemotron,

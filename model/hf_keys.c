@@ -160,8 +160,7 @@ int hf_common(struct hf *h, const char *layers, const char *hidden, struct err *
     return 0;
 }
 
-/* Is the key written at all, if only as null? */
-static bool is_written(const struct hf *h, const char *key)
+bool hf_written(const struct hf *h, const char *key)
 {
     struct json_at it;
     bool ok, there = false;
@@ -188,7 +187,7 @@ int hf_heads(struct hf *h, struct unit_class *c, const char *heads, const char *
         if (n % n_kv)
             return json_err(&at, ERR_INVALID, e, "is %llu, expected a divisor of %s = %llu",
                             (unsigned long long)n_kv, heads_key, (unsigned long long)n);
-    } else if (kv && kv_dflt && !is_written(h, kv)) { /* null means as many as heads */
+    } else if (kv && kv_dflt && !hf_written(h, kv)) { /* null means as many as heads */
         n_kv = kv_dflt;
         if (n % n_kv)
             return json_err(&h->top, ERR_INVALID, e,
@@ -293,7 +292,7 @@ int hf_windows(struct hf *h, uint64_t *window, bool *local, struct err *e)
     bool use = true;
 
     *window = f->window;
-    if (is_written(h, "sliding_window"))
+    if (hf_written(h, "sliding_window"))
         *window = 0; /* null: all */
     if (hf_size_or(h, "sliding_window", 0, HF_MAX_VOCAB, *window, window, e))
         return -1;

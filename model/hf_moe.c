@@ -52,6 +52,26 @@ static const struct hf_names llama4_names = {
     .experts = {[SLOT_GATE_UP] = "=feed_forward.experts.gate_up_proj",
                 [SLOT_DOWN] = "=feed_forward.experts.down_proj"},
 };
+#define GEMMA4_NORMS                                                                               \
+    [SLOT_NORM1_POST] = "post_attention_layernorm", [SLOT_NORM2] = "pre_feedforward_layernorm",    \
+    [SLOT_NORM2_POST] = "post_feedforward_layernorm"
+static const struct hf_names gemma4_moe_names = {
+    .layers = "model.layers",
+    .of = {[SLOT_SHARED_GATE] = "mlp.gate_proj",
+           [SLOT_SHARED_UP] = "mlp.up_proj",
+           [SLOT_SHARED_DOWN] = "mlp.down_proj"},
+};
+static const struct hf_names gemma4_names = {
+    .layers = "model.layers",
+    .of = {HF_LLAMA_OF, HF_LLAMA_MLP,
+           GEMMA4_NORMS, [SLOT_ROUTER] = "router.proj", [SLOT_ROUTER_NORM] = "=router.scale",
+           [SLOT_ROUTER_CORRECTION] = "=router.per_expert_scale",
+           [SLOT_EXPERTS_NORM] = "pre_feedforward_layernorm_2",
+           [SLOT_EXPERTS_NORM_POST] = "post_feedforward_layernorm_2",
+           [SLOT_SHARED_NORM_POST] = "post_feedforward_layernorm_1"},
+    .experts = {[SLOT_GATE_UP] = "=experts.gate_up_proj", [SLOT_DOWN] = "=experts.down_proj"},
+    .also = &gemma4_moe_names,
+};
 static const struct hf_names deepseek_names = {
     .layers = "model.layers",
     .of =
@@ -131,12 +151,30 @@ static int read_gpt_oss(struct hf *h, struct err *e)
 
 /* ---- some layers are dense ---- */
 
-static bool any(const bool *mask, uint64_t n, bool value)
+bool hf_any(const struct hf *h, const bool *mask, bool value)
 {
-    for (uint64_t i = 0; i < n; i++)
+    for (uint64_t i = 0; i < h->layers; i++)
         if (mask[i] == value)
             return true;
     return false;
+}
+
+int hf_sparse_layers(struct hf *h, bool experts, bool *sparse, struct err *e)
+{
+    uint64_t *only = NULL, step;
+    size_t n_only = 0;
+    struct json_at at;
+
+    if (hf_size_or(h, "decoder_sparse_step", 1, HF_MAX_LAYERS, 1, &step, e))
+        return -1;
+    if (json_opt(&h->top, "mlp_only_layers", &at) &&
+        json_u64_array(&h->top, "mlp_only_layers", 0, h->layers - 1, h->a, &only, &n_only, e))
+        return -1;
+    for (uint64_t i = 0; i < h->layers; i++)
+        sparse[i] = experts && (i + 1) % step == 0;
+    for (size_t i = 0; i < n_only; i++)
+        sparse[only[i]] = false;
+    return 0;
 }
 
 /* qwen2_moe and qwen3_moe: dense where mlp_only_layers or decoder_sparse_step say so. */
@@ -144,30 +182,21 @@ static int read_qwen_moe(struct hf *h, struct err *e)
 {
     /* transformers 5 writes num_experts under Mixtral's name */
     bool shared = !strcmp(h->fam->type, "qwen2_moe"), normalised, *sparse;
-    uint64_t *only = NULL, step = 1;
-    size_t n_only = 0;
     struct hf_layer l, d;
-    struct json_at at;
 
     if (hf_decoder(h, &l, false, e) ||
         hf_experts(h, &l.c, "num_experts|num_local_experts", 0, shared ? 60 : 128,
                    "num_experts_per_tok", shared ? 4 : 8, e) ||
-        hf_size_or(h, "decoder_sparse_step", 1, HF_MAX_LAYERS, 1, &step, e) ||
         hf_flag_or(h, "norm_topk_prob", false, &normalised, e))
         return -1;
-    if (json_opt(&h->top, "mlp_only_layers", &at) &&
-        json_u64_array(&h->top, "mlp_only_layers", 0, h->layers - 1, h->a, &only, &n_only, e))
-        return -1;
     sparse = ARENA_NEW(h->a, bool, h->layers);
-    for (uint64_t i = 0; i < h->layers; i++)
-        sparse[i] = l.c.n_experts && (i + 1) % step == 0;
-    for (size_t i = 0; i < n_only; i++)
-        sparse[only[i]] = false;
+    if (hf_sparse_layers(h, l.c.n_experts, sparse, e))
+        return -1;
     d = l;
     d.c.n_experts = d.c.n_active = 0;
-    if (any(sparse, h->layers, false) && hf_size(h, "intermediate_size", HF_MAX_WIDTH, &d.c.ffn, e))
+    if (hf_any(h, sparse, false) && hf_size(h, "intermediate_size", HF_MAX_WIDTH, &d.c.ffn, e))
         return -1;
-    if (any(sparse, h->layers, true) &&
+    if (hf_any(h, sparse, true) &&
         (hf_size(h, "moe_intermediate_size", HF_MAX_WIDTH, &l.c.ffn, e) ||
          (shared && hf_size(h, "shared_expert_intermediate_size", HF_MAX_WIDTH, &l.shared_ffn, e))))
         return -1;
@@ -176,42 +205,187 @@ static int read_qwen_moe(struct hf *h, struct err *e)
     return finish(h, &d, &l, sparse, e);
 }
 
-/* Experts in every interleave_moe_layer_step-th layer; q and k are normalised without weights; rotary positions in three
- * layers of four. */
+/* Which layers rotate, and see a chunk only: no_rope_layers (1: it does), else all but every n-th. */
+static int llama4_rotary(struct hf *h, bool *rotary, struct err *e)
+{
+    uint64_t every, *listed;
+    struct json_at at;
+    size_t n;
+
+    if (hf_size_or(h, "no_rope_layer_interval", 1, HF_MAX_LAYERS, 4, &every, e))
+        return -1;
+    for (uint64_t i = 0; i < h->layers; i++)
+        rotary[i] = (i + 1) % every != 0;
+    if (!json_opt(&h->top, "no_rope_layers", &at))
+        return 0;
+    if (json_u64_array(&h->top, "no_rope_layers", 0, 1, h->a, &listed, &n, e))
+        return -1;
+    if (n && n != h->layers)
+        return json_err(&at, ERR_INVALID, e, "has %zu entries for %llu layers", n,
+                        (unsigned long long)h->layers);
+    for (size_t i = 0; i < n; i++)
+        rotary[i] = listed[i];
+    return 0;
+}
+
+/* layer_types, where they are written, say the same again. */
+static int llama4_types(struct hf *h, const bool *rotary, bool chunked, struct err *e)
+{
+    struct json_at list, it;
+    const char *s, *want;
+    size_t n;
+
+    if (!hf_has(h, "layer_types", &list))
+        return 0;
+    if (json_is_array(&list, &n, e))
+        return -1;
+    if (n != h->layers)
+        return json_err(&list, ERR_INVALID, e, "has %zu entries for %llu layers", n,
+                        (unsigned long long)h->layers);
+    for (bool ok = json_first(&list, &it); ok; ok = json_next(&it)) {
+        want = rotary[it.index] && chunked ? "chunked_attention" : "full_attention";
+        if (json_as_str(&it, &s, e))
+            return -1;
+        if (strcmp(s, want) != 0)
+            return json_err(&it, ERR_UNSUPPORTED, e,
+                            "is '%.40s', expected %s: only layers that rotate see chunks", s, want);
+    }
+    return 0;
+}
+
+/* Experts in every interleave_moe_layer_step-th layer, or where moe_layers says. */
+static int llama4_sparse(struct hf *h, bool *sparse, struct err *e)
+{
+    uint64_t step, *listed;
+    struct json_at at;
+    size_t n;
+
+    if (hf_size_or(h, "interleave_moe_layer_step", 1, HF_MAX_LAYERS, 1, &step, e))
+        return -1;
+    for (uint64_t i = 0; i < h->layers; i++)
+        sparse[i] = (i + 1) % step == 0;
+    if (!json_opt(&h->top, "moe_layers", &at))
+        return 0;
+    if (json_u64_array(&h->top, "moe_layers", 0, h->layers - 1, h->a, &listed, &n, e))
+        return -1;
+    memset(sparse, 0, h->layers * sizeof(*sparse));
+    for (size_t i = 0; i < n; i++)
+        sparse[listed[i]] = true;
+    return 0;
+}
+
+/* q and k are normalised without weights; three layers of four rotate and attend in chunks, the fourth does neither. */
 static int read_llama4(struct hf *h, struct err *e)
 {
-    bool *sparse;
-    uint64_t step, *listed, ffn;
-    size_t n_listed;
-    struct hf_layer l, d;
-    struct json_at at;
+    static const char *const names[] = {"layer", "chunked-layer", "moe-layer", "chunked-moe-layer"};
+    bool *sparse = NULL, *rotary;
+    uint64_t ffn, chunk;
+    struct hf_layer l, of[4];
+    uint8_t *which;
 
     if (hf_decoder(h, &l, true, e) ||
         hf_experts(h, &l.c, "num_local_experts", 1, 16, "num_experts_per_tok", 1, e) ||
-        hf_size_or(h, "interleave_moe_layer_step", 1, HF_MAX_LAYERS, 1, &step, e) ||
-        hf_size_or(h, "intermediate_size_mlp", 1, HF_MAX_WIDTH, 16384, &ffn, e))
+        hf_size_or(h, "intermediate_size_mlp", 1, HF_MAX_WIDTH, 16384, &ffn, e) ||
+        hf_size_or(h, "attention_chunk_size", 1, HF_MAX_VOCAB,
+                   hf_written(h, "attention_chunk_size") ? 0 : 8192, &chunk, e))
         return -1;
     sparse = ARENA_NEW(h->a, bool, h->layers);
-    for (uint64_t i = 0; i < h->layers; i++)
-        sparse[i] = (i + 1) % step == 0;
-    if (json_opt(&h->top, "moe_layers", &at)) {
-        if (json_u64_array(&h->top, "moe_layers", 0, h->layers - 1, h->a, &listed, &n_listed, e))
-            return -1;
-        memset(sparse, 0, h->layers * sizeof(*sparse));
-        for (size_t i = 0; i < n_listed; i++)
-            sparse[listed[i]] = true;
-    }
+    rotary = ARENA_NEW(h->a, bool, h->layers);
+    which = ARENA_NEW(h->a, uint8_t, h->layers);
+    if (llama4_sparse(h, sparse, e) || llama4_rotary(h, rotary, e) ||
+        llama4_types(h, rotary, chunk, e))
+        return -1;
     l.c.route = ROUTE_OTHER;
     l.c.scaled = true;
-    l.shared_ffn = l.c.ffn;
-    l.stacked_in_out = true;
-    l.fused_gate_up = !h->opt->split_fused;
-    d = l;
-    d.c.n_experts = d.c.n_active = 0;
-    d.c.ffn = ffn;
-    d.shared_ffn = 0;
-    d.fused_gate_up = false;
-    return finish(h, &d, &l, sparse, e);
+    for (int k = 0; k < 4; k++) {
+        bool moe = k / 2, turns = k % 2;
+
+        of[k] = l;
+        of[k].c.name = names[turns && !chunk ? k - 1 : k];
+        of[k].c.window = turns ? chunk : 0;
+        of[k].c.chunked = of[k].c.window;
+        of[k].c.position = turns ? POSITION_ROPE : POSITION_NONE;
+        of[k].shared_ffn = moe ? l.c.ffn : 0;
+        of[k].stacked_in_out = moe;
+        of[k].fused_gate_up = moe && !h->opt->split_fused;
+        if (!moe) {
+            of[k].c.n_experts = of[k].c.n_active = 0;
+            of[k].c.ffn = ffn;
+        }
+    }
+    for (uint64_t i = 0; i < h->layers; i++)
+        which[i] = (uint8_t)(2 * sparse[i] + rotary[i]);
+    hf_assign(h, of, which);
+    return hf_check_count(h, "num_hidden_layers", e);
+}
+
+/* ---- Gemma 4 ---- */
+
+/* The layers that see all: heads of another size, fewer of keys, and often no values beside the keys. */
+static int gemma4_global(struct hf *h, struct hf_layer *l, struct err *e)
+{
+    struct json_at rope, full;
+    uint64_t dim, kv;
+    double share = 0.25;
+
+    if (hf_size_or(h, "global_head_dim", 1, HF_MAX_HEADS, 512, &dim, e) ||
+        hf_flag_or(h, "attention_k_eq_v", false, &l->no_v, e) ||
+        hf_size_or(h, "num_global_key_value_heads", 1, HF_MAX_HEADS, l->c.n_kv_heads, &kv, e))
+        return -1;
+    if (json_opt(&h->top, "rope_parameters", &rope) && json_opt(&rope, "full_attention", &full) &&
+        json_double_or(&full, "partial_rotary_factor", 0, 1, 1, &share, e))
+        return -1;
+    if (l->no_v)
+        l->c.n_kv_heads = (uint32_t)kv;
+    if (l->c.n_heads % l->c.n_kv_heads)
+        return json_err(&h->top, ERR_INVALID, e,
+                        "has num_attention_heads = %u, no multiple of %u heads of keys",
+                        l->c.n_heads, l->c.n_kv_heads);
+    l->c.head_dim = (uint32_t)dim;
+    l->c.rotary_dim = (uint32_t)(share * (double)dim) / 2 * 2;
+    if (l->c.rotary_dim == dim)
+        l->c.rotary_dim = 0;
+    else if (!l->c.rotary_dim)
+        l->c.position = POSITION_NONE;
+    return 0;
+}
+
+/* A dense MLP in every layer, and experts beside it where enable_moe_block says so: each with norms of its own, and
+ * summed. The last layer sees all, whatever is written. */
+static int read_gemma4(struct hf *h, struct err *e)
+{
+    static const char *const seen[] = {"vision", NULL}; /* images both ways; text is causal */
+    struct hf_layer of[2];
+    uint64_t window;
+    uint8_t *which;
+    bool *local, moe;
+
+    if (hf_must_be_text(&h->top, "use_bidirectional_attention", seen, e) ||
+        hf_decoder(h, &of[1], true, e) || hf_flag_or(h, "enable_moe_block", false, &moe, e))
+        return -1;
+    if (moe) {
+        of[1].shared_ffn = of[1].c.ffn;
+        if (hf_experts(h, &of[1].c, "num_experts", 1, 0, "top_k_experts", 0, e) ||
+            hf_size(h, "moe_intermediate_size", HF_MAX_WIDTH, &of[1].c.ffn, e))
+            return -1;
+        of[1].dense_beside = of[1].router_correction = true;
+        of[1].fused_gate_up = !h->opt->split_fused;
+        of[1].names = &gemma4_moe_names;
+        of[1].c.route = ROUTE_OTHER;
+    }
+    local = ARENA_NEW(h->a, bool, h->layers);
+    which = ARENA_NEW(h->a, uint8_t, h->layers);
+    of[0] = of[1];
+    if (gemma4_global(h, &of[0], e) || hf_windows(h, &window, local, e))
+        return -1;
+    local[h->layers - 1] = false;
+    of[0].c.name = moe ? "moe-layer" : "layer";
+    of[1].c.name = moe ? "local-moe-layer" : "local-layer";
+    of[1].c.window = window;
+    for (uint64_t i = 0; i < h->layers; i++)
+        which[i] = local[i];
+    hf_assign(h, of, which);
+    return hf_check_count(h, "num_hidden_layers", e);
 }
 
 /* ---- DeepSeek ---- */
@@ -266,14 +440,16 @@ static int read_deepseek(struct hf *h, struct err *e)
         sparse[i] = l.c.n_experts && i >= first && i % freq == 0;
     d = l;
     d.c.n_experts = d.c.n_active = 0;
-    if (any(sparse, h->layers, false) && hf_size(h, "intermediate_size", HF_MAX_WIDTH, &d.c.ffn, e))
+    if (hf_any(h, sparse, false) && hf_size(h, "intermediate_size", HF_MAX_WIDTH, &d.c.ffn, e))
         return -1;
-    if (any(sparse, h->layers, true) && routed(h, &l, e))
+    if (hf_any(h, sparse, true) && routed(h, &l, e))
         return -1;
     return finish(h, &d, &l, sparse, e);
 }
 
 static const char *const deepseek_refused[] = {"index_topk", NULL};
+static const char *const gemma4_refused[] = {"hidden_size_per_layer_input", "num_kv_shared_layers",
+                                             NULL};
 
 const struct hf_family hf_moe_families[] = {
     {.type = "mixtral", .names = &mixtral_names, .read = read_mixtral, .kv_heads = 8},
@@ -310,6 +486,15 @@ const struct hf_family hf_moe_families[] = {
      .traits = HF_ATTENTION_BIAS,
      .kv_heads = 8,
      .head_dim = 128},
+    {.type = "gemma4_text",
+     .names = &gemma4_names,
+     .read = read_gemma4,
+     .traits = HF_ATTENTION_BIAS | HF_GELU | HF_TIED | HF_SCALED | HF_POST_NORM | HF_QK_NORM,
+     .kv_heads = 4,
+     .head_dim = 256,
+     .window = 512,
+     .full_every = 6,
+     .refused = gemma4_refused},
     {.type = "deepseek_v2",
      .names = &deepseek_names,
      .read = read_deepseek,

@@ -96,10 +96,11 @@ static bool same_class(const struct unit_class *x, const struct unit_class *y)
            x->fused_qkv == y->fused_qkv && x->split_up == y->split_up && x->qk_norm == y->qk_norm &&
            x->tied == y->tied && x->mixer == y->mixer && x->route == y->route &&
            x->rotary_dim == y->rotary_dim && x->v_head_dim == y->v_head_dim &&
-           x->state_dim == y->state_dim && x->window == y->window && x->embed_dim == y->embed_dim &&
-           x->positions == y->positions && x->parallel == y->parallel &&
-           x->norm_after_add == y->norm_after_add && x->output_gate == y->output_gate &&
-           x->scaled == y->scaled && x->heads_unknown == y->heads_unknown;
+           x->state_dim == y->state_dim && x->window == y->window && x->chunked == y->chunked &&
+           x->embed_dim == y->embed_dim && x->positions == y->positions &&
+           x->parallel == y->parallel && x->norm_after_add == y->norm_after_add &&
+           x->output_gate == y->output_gate && x->scaled == y->scaled &&
+           x->heads_unknown == y->heads_unknown;
 }
 
 void model_builder_unit(struct model_builder *b, const char *name, const struct unit_class *c)

@@ -79,7 +79,11 @@ enum tensor_slot {
     SLOT_KV_A,
     SLOT_KV_A_NORM,
     SLOT_KV_B,
-    SLOT_ROUTER_CORRECTION, /* added to scores for the choice alone */
+    SLOT_ROUTER_CORRECTION, /* a number an expert: added to its score for the choice alone, or times its weight */
+    SLOT_ROUTER_NORM, /* of what the router reads, where it is not what the experts read */
+    SLOT_EXPERTS_NORM, /* of what the experts read, where a dense MLP beside them has a norm of its own */
+    SLOT_EXPERTS_NORM_POST, /* of what they give */
+    SLOT_SHARED_NORM_POST,  /* of what the shared expert, or the dense MLP beside them, gives */
     SLOT_SHARED_GATE,
     SLOT_SHARED_UP,
     SLOT_SHARED_DOWN,
@@ -160,6 +164,7 @@ struct unit_class {
     uint32_t v_head_dim; /* of a value head; 0: head_dim */
     uint32_t state_dim;  /* Mamba-2: of a head's state */
     uint64_t window;     /* tokens that attention reaches back; 0: all */
+    bool chunked;        /* ... not past the last multiple of `window`: it does not slide */
     uint64_t embed_dim;  /* of the token tables; 0: hidden */
     uint64_t positions;  /* rows of the position table; 0: max_seq_len */
     bool parallel; /* the MLP takes the layer's input, as the mixer does, not the mixer's output */

@@ -20,6 +20,7 @@ static const struct {
     const char *type, *text_type, *prefix, *insert;
 } outers[] = {
     {"gemma3", "gemma3_text", "language_model.", NULL},
+    {"gemma4", "gemma4_text", NULL, "language_model."},
     {"llama4", "llama4_text", "language_model.", NULL},
     {"mistral3", "mistral", "language_model.", NULL},
     {"llava", "llama", "language_model.", NULL},
@@ -134,7 +135,8 @@ static int predicted_tokens(struct hf *h, struct err *e)
 {
     uint64_t n;
 
-    if (hf_size_or(h, "num_nextn_predict_layers|mtp_num_hidden_layers", 0, 1024, 0, &n, e))
+    if (hf_size_or(h, "num_nextn_predict_layers|mtp_num_hidden_layers", 0, 1024, h->fam->mtp, &n,
+                   e))
         return -1;
     if (h->opt->mtp && (!n || !h->names->mtp[0]))
         return json_err(&h->top, ERR_INVALID, e,
@@ -142,6 +144,10 @@ static int predicted_tokens(struct hf *h, struct err *e)
                           : "has no layers of multi-token prediction (%s)",
                         h->fam->type);
     h->mtp = h->opt->mtp ? n : 0;
+    if (h->mtp &&
+        hf_refuse(h, "mtp_use_dedicated_embeddings",
+                  "gives the predicting layers tables of their own, which are not read", e))
+        return -1;
     if (h->mtp)
         model_note(
             h->m, h->a,
@@ -177,10 +183,27 @@ static int refused(struct hf *h, struct err *e)
     return quantisation(h, e) || predicted_tokens(h, e) ? -1 : 0;
 }
 
+/* A class that puts another head on the same layers, which is not described: said, for the file has it by this one word. */
+static void other_head(struct hf *h)
+{
+    struct json_at list, name;
+    const char *s;
+
+    if (!json_opt(&h->top, "architectures", &list) || !json_first(&list, &name) ||
+        !cJSON_IsString(name.node))
+        return;
+    s = name.node->valuestring;
+    if (strstr(s, "Classification") || strstr(s, "QuestionAnswering") ||
+        (strstr(s, "RewardModel") && !h->scores))
+        model_note(h->m, h->a, "architectures has %.60s: counted with the head of a language model",
+                   s);
+}
+
 static int read_model(struct hf *h, struct err *e)
 {
     if (read_type(h, e) || refused(h, e) || h->fam->read(h, e))
         return -1;
+    other_head(h);
     h->m->n_layers = (uint32_t)(h->layers + h->mtp);
     h->m->hidden = h->hidden;
     h->m->vocab = h->vocab;

@@ -70,6 +70,10 @@ static enum tensor_role role_of(const struct item *x)
     case SLOT_Q_A_NORM:
     case SLOT_KV_A_NORM:
     case SLOT_MIXER_NORM:
+    case SLOT_ROUTER_NORM:
+    case SLOT_EXPERTS_NORM:
+    case SLOT_EXPERTS_NORM_POST:
+    case SLOT_SHARED_NORM_POST:
         return x->is_bias ? ROLE_BIAS : ROLE_NORM;
     default:
         return x->is_bias ? ROLE_BIAS : x->expert != -1 ? ROLE_EXPERT : ROLE_MATRIX;
@@ -354,14 +358,15 @@ static struct unit_class class_of(struct reading *r, size_t first, size_t n)
 {
     const struct item *v = r->items + first;
     struct unit_class c = {.hidden = r->hidden, .causal = true, .tied = r->m->tied};
-    const struct item *norm = block_slot(v, n, SLOT_NORM1, true);
+    const struct item *norm = block_slot(v, n, SLOT_NORM1, true), *head;
 
     c.position = r->learned ? POSITION_LEARNED : POSITION_ROPE;
     c.norm = norm || block_slot(v, n, SLOT_FINAL_NORM, true) ? NORM_LAYER : NORM_RMS;
     if (v->place == AT_EMBED || v->place == AT_HEAD) {
         c.kind = v->place == AT_EMBED ? UNIT_EMBED : UNIT_HEAD;
         c.name = v->place == AT_EMBED ? "embed" : "head";
-        c.vocab = r->m->vocab;
+        head = v->place == AT_HEAD ? block_slot(v, n, SLOT_HEAD, false) : NULL;
+        c.vocab = head ? block_across(head, r->embed_dim ? r->embed_dim : r->hidden) : r->m->vocab;
         c.embed_dim = r->embed_dim;
         return c;
     }
@@ -428,7 +433,7 @@ static void check_ends(struct reading *r)
     const struct item *head = first_of(r, SLOT_HEAD, AT_HEAD);
     uint64_t width = r->embed_dim ? r->embed_dim : r->hidden;
     bool embed_ok = embed && block_across(embed, width) == r->m->vocab && r->m->vocab;
-    bool head_ok = embed_ok && (head ? block_across(head, width) == r->m->vocab : true);
+    bool head_ok = embed_ok && (!head || block_across(head, width)); /* of tokens, or of scores */
 
     for (size_t i = 0; i < r->n; i++) {
         struct item *x = &r->items[i];
@@ -459,16 +464,30 @@ static int check_patterns(const struct name_patterns *p, struct err *e)
 
 /* ---- the model ---- */
 
+/* A dense MLP beside experts, each with norms of its own, is to the graph a shared expert. */
+static void name_dense_beside(struct item *v, size_t n)
+{
+    if (!block_slot(v, n, SLOT_EXPERTS_NORM, false))
+        return;
+    for (size_t i = 0; i < n; i++)
+        if (v[i].expert < 0)
+            v[i].slot = v[i].slot == SLOT_GATE   ? SLOT_SHARED_GATE
+                        : v[i].slot == SLOT_UP   ? SLOT_SHARED_UP
+                        : v[i].slot == SLOT_DOWN ? SLOT_SHARED_DOWN
+                                                 : v[i].slot;
+}
+
 static void add_units(struct reading *r)
 {
     size_t first = 0, n;
 
     for (; first < r->n; first += n) {
-        const struct item *v = r->items + first;
+        struct item *v = r->items + first;
         struct unit_class c;
 
         for (n = 1; first + n < r->n && v[n].place == v->place && !strcmp(v[n].unit, v->unit); n++)
             ;
+        name_dense_beside(v, n);
         c = class_of(r, first, n);
         r->m->n_layers += c.kind == UNIT_LAYER;
         model_builder_unit(&r->b, v->unit, &c);

@@ -52,6 +52,10 @@ const char *const plan_slots[] = {[SLOT_OTHER] = "other",
                                   [SLOT_KV_A_NORM] = "kv_a_norm",
                                   [SLOT_KV_B] = "kv_b",
                                   [SLOT_ROUTER_CORRECTION] = "router_correction",
+                                  [SLOT_ROUTER_NORM] = "router_norm",
+                                  [SLOT_EXPERTS_NORM] = "experts_norm",
+                                  [SLOT_EXPERTS_NORM_POST] = "experts_norm_post",
+                                  [SLOT_SHARED_NORM_POST] = "shared_norm_post",
                                   [SLOT_SHARED_GATE] = "shared_gate",
                                   [SLOT_SHARED_UP] = "shared_up",
                                   [SLOT_SHARED_DOWN] = "shared_down",
@@ -234,6 +238,7 @@ static void add_class(cJSON *list, const struct unit_class *c)
     add_size(o, "v_head_dim", c->v_head_dim);
     add_size(o, "state_dim", c->state_dim);
     add_size(o, "window", c->window);
+    add_flag(o, "chunked", c->chunked);
     add_size(o, "embed_dim", c->embed_dim);
     add_size(o, "positions", c->positions);
     add_flag(o, "parallel", c->parallel);

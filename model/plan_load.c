@@ -170,7 +170,8 @@ static int read_class_rest(const struct json_at *at, struct unit_class *c, struc
     const struct {
         const char *key;
         bool *to;
-    } flags[] = {{"parallel", &c->parallel},
+    } flags[] = {{"chunked", &c->chunked},
+                 {"parallel", &c->parallel},
                  {"norm_after_add", &c->norm_after_add},
                  {"output_gate", &c->output_gate},
                  {"scaled", &c->scaled},
@@ -207,8 +208,8 @@ static int read_class(struct reader *r, const struct json_at *at, struct unit_cl
     if (KEYS(at, e, "name", "kind", "hidden", "ffn", "vocab", "heads", "kv_heads", "head_dim",
              "experts", "active_experts", "norm", "activation", "position", "causal", "fused_qkv",
              "split_up", "qk_norm", "tied", "mixer", "other_routing", "rotary_dim", "v_head_dim",
-             "state_dim", "window", "embed_dim", "positions", "parallel", "norm_after_add",
-             "output_gate", "scaled", "heads_unknown") ||
+             "state_dim", "window", "chunked", "embed_dim", "positions", "parallel",
+             "norm_after_add", "output_gate", "scaled", "heads_unknown") ||
         text(r, at, "name", &c->name) || ENUM(at, "kind", plan_unit_kinds, c->kind, e) ||
         json_u64(at, "hidden", 1, MAX_SIZE, &c->hidden, e) ||
         json_u64(at, "ffn", 0, MAX_SIZE, &c->ffn, e) ||
@@ -434,7 +435,8 @@ static int check_dimensions(struct reader *r, const struct json_at *model)
 
     for (uint32_t u = 0; u < m->n_units; u++) {
         const struct unit_class *c = &m->classes[m->units[u].class_id];
-        bool words = c->kind == UNIT_EMBED || c->kind == UNIT_HEAD;
+        bool scores = c->kind == UNIT_HEAD && !c->tied; /* a head of its own may give scores */
+        bool words = (c->kind == UNIT_EMBED || c->kind == UNIT_HEAD) && !scores;
 
         layers += c->kind == UNIT_LAYER;
         head |= c->kind == UNIT_HEAD;

@@ -80,6 +80,7 @@ static bool latent(struct unit_class *c, const struct item *v, size_t n, uint64_
 static bool attention(struct unit_class *c, const struct item *v, size_t n, uint64_t hidden)
 {
     uint64_t q = block_across(block_slot(v, n, SLOT_O, false), hidden), rows, kv;
+    const struct item *values = block_slot(v, n, SLOT_V, false); /* none: the keys */
     const struct item *norm = block_slot(v, n, SLOT_Q_NORM, false);
 
     c->qk_norm = norm && block_slot(v, n, SLOT_K_NORM, false);
@@ -91,8 +92,8 @@ static bool attention(struct unit_class *c, const struct item *v, size_t n, uint
     rows = block_across(block_slot(v, n, SLOT_Q, false), hidden);
     kv = block_across(block_slot(v, n, SLOT_K, false), hidden);
     c->output_gate = q && rows == 2 * q;
-    return (rows == q || c->output_gate) &&
-           kv == block_across(block_slot(v, n, SLOT_V, false), hidden) && heads_of(c, q, kv, norm);
+    return (rows == q || c->output_gate) && (!values || kv == block_across(values, hidden)) &&
+           heads_of(c, q, kv, norm);
 }
 
 static bool mlp(struct unit_class *c, const struct item *v, size_t n, uint64_t hidden)

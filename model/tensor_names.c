@@ -38,7 +38,7 @@ static bool ends_with(const char *s, const char *end)
 static bool is_buffer(const char *name)
 {
     static const char *const ends[] = {".inv_freq", ".masked_bias", ".position_ids",
-                                       ".attention.bias"};
+                                       ".attention.bias", ".layer_scalar"};
 
     for (size_t i = 0; i < sizeof(ends) / sizeof(ends[0]); i++)
         if (ends_with(name, ends[i]))

@@ -40,6 +40,8 @@ static const char *missing_attention(const struct model *m, const struct unit_cl
         return "attention in a window shorter than the sequence";
     if (c->output_gate)
         return "gated attention";
+    if (!c->fused_qkv && !has(m, c, SLOT_V, false, false))
+        return "values that are the keys";
     if (has(m, c, SLOT_SINK, false, false))
         return "attention sinks";
     return NULL;
@@ -96,6 +98,8 @@ int graph_trains(const struct model *m, uint64_t seq_len, struct err *e)
             what = "only shapes: its heads and activation are a guess";
         else if (c->scaled)
             what = "constant multipliers or soft caps";
+        else if (c->kind == UNIT_HEAD && c->vocab != m->vocab)
+            what = "a head that gives scores, not tokens";
         else if (c->kind == UNIT_LAYER) {
             what = missing_mixer(m, c, seq_len);
             if (!what)

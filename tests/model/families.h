@@ -1,14 +1,16 @@
 /* tests/model/families.h - a config.json of each family, ours, from published dimensions, and what it must count.
  *
- * `total` is a count of the published checkpoint where `source` names one, else by hand (test_families.c). Where
- * ../shared/reference/param_counts.json has the model, test_param_counts.c compares with that file; the other counts of the
- * hub were written down from memory, not looked up: a second opinion rather than a source. */
+ * `total` is PUBLISHED, a count that ../shared/reference/param_counts.json has too and test_param_counts.c compares with
+ * the published config.json; or what a maker's own page says; or BY_HAND, arithmetic on the dimensions of the config: tables,
+ * layers x (mixer + MLP + norms), the last norm. */
 #ifndef BALLAST_TESTS_MODEL_FAMILIES_H
 #define BALLAST_TESTS_MODEL_FAMILIES_H
 
 #include <stdint.h>
 
 #define JSON_TEXT(...) #__VA_ARGS__
+#define BY_HAND(sum)   "by hand: " #sum, (sum)
+#define PUBLISHED      "the published count"
 
 static const struct {
     const char *name, *source;
@@ -19,20 +21,34 @@ static const struct {
     {"gemma-2b", "model.safetensors.index.json: total_size / 2", 2506172416, JSON_TEXT({
         "model_type": "gemma", "hidden_size": 2048, "intermediate_size": 16384, "num_hidden_layers": 18,
         "num_attention_heads": 8, "num_key_value_heads": 1, "vocab_size": 256000, "hidden_act": "gelu"})},
-    {"gemma-2-2b", "Hugging Face's count", 2614341888, JSON_TEXT({
+    {"gemma-2-2b", PUBLISHED, 2614341888, JSON_TEXT({
         "model_type": "gemma2", "hidden_size": 2304, "intermediate_size": 9216, "num_hidden_layers": 26,
         "num_attention_heads": 8, "num_key_value_heads": 4, "vocab_size": 256000, "sliding_window": 4096,
         "hidden_activation": "gelu_pytorch_tanh"})},
-    {"gemma-3-1b", "Hugging Face's count", 999885952, JSON_TEXT({
+    {"gemma-3-1b", PUBLISHED, 999885952, JSON_TEXT({
         "model_type": "gemma3_text", "hidden_size": 1152, "intermediate_size": 6912, "num_hidden_layers": 26,
         "num_attention_heads": 4, "num_key_value_heads": 1, "vocab_size": 262144, "sliding_window": 512})},
     /* all that the published file says of the text: heads and vocabulary are the class's defaults; the total of the
      * checkpoint, 4,300,079,472, is that and a vision tower */
-    {"gemma-3-4b", "Hugging Face's count less its vision part", 3880263168, JSON_TEXT({
+    {"gemma-3-4b", "the published count less its vision part", 3880263168, JSON_TEXT({
         "model_type": "gemma3", "text_config": {"hidden_size": 2560, "intermediate_size": 10240,
         "model_type": "gemma3_text", "num_hidden_layers": 34, "sliding_window": 1024},
         "vision_config": {"hidden_size": 1152}})},
-    {"olmo-2-7b", "Hugging Face's count", 7298617344, JSON_TEXT({
+    {"gemma-4-26b-a4b", BY_HAND(
+        262144ull * 2816 + 25 * (2ull * 4096 * 2816 + 2 * 2048 * 2816 + 2 * 256) + 5 * (2ull * 8192 *
+        2816 + 1024 * 2816 + 2 * 512) + 30 * (3ull * 2112 * 2816 + 128 * 3ull * 704 * 2816 + 128 * 2816
+        + 2816 + 128 + 7 * 2816) + 2816), JSON_TEXT({
+        "model_type": "gemma4", "text_config": {"model_type": "gemma4_text", "hidden_size": 2816,
+        "intermediate_size": 2112, "num_hidden_layers": 30, "num_attention_heads": 16, "num_key_value_heads": 8,
+        "num_global_key_value_heads": 2, "head_dim": 256, "global_head_dim": 512, "attention_k_eq_v": true,
+        "enable_moe_block": true, "num_experts": 128, "top_k_experts": 8, "moe_intermediate_size": 704,
+        "hidden_size_per_layer_input": 0, "sliding_window": 1024, "vocab_size": 262144,
+        "use_bidirectional_attention": "vision"}})},
+    {"gemma-4, dense", "by hand", 0, JSON_TEXT({
+        "model_type": "gemma4_text", "hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 7,
+        "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 16, "global_head_dim": 32,
+        "hidden_size_per_layer_input": 0, "sliding_window": 512, "vocab_size": 100})},
+    {"olmo-2-7b", PUBLISHED, 7298617344, JSON_TEXT({
         "model_type": "olmo2", "hidden_size": 4096, "intermediate_size": 11008, "num_hidden_layers": 32,
         "num_attention_heads": 32, "num_key_value_heads": 32, "vocab_size": 100352})},
     {"olmo-3-7b", "the same block, windows aside", 7298617344, JSON_TEXT({
@@ -41,44 +57,61 @@ static const struct {
     {"phi-3-mini", "model.safetensors.index.json: total_size / 2", 3821079552, JSON_TEXT({
         "model_type": "phi3", "hidden_size": 3072, "intermediate_size": 8192, "num_hidden_layers": 32,
         "num_attention_heads": 32, "num_key_value_heads": 32, "vocab_size": 32064, "sliding_window": 2047})},
-    {"phi-4", "Hugging Face's count", 14659507200, JSON_TEXT({
+    {"phi-4", BY_HAND(
+        2ull * 100352 * 5120 + 40 * (2ull * 5120 * 5120 + 2 * 1280 * 5120 + 3ull * 5120 * 17920 + 2 *
+        5120) + 5120), JSON_TEXT({
         "model_type": "phi3", "hidden_size": 5120, "intermediate_size": 17920, "num_hidden_layers": 40,
         "num_attention_heads": 40, "num_key_value_heads": 10, "vocab_size": 100352, "sliding_window": null})},
-    {"phi-2", "Hugging Face's count", 2779683840, JSON_TEXT({
+    {"phi-2", BY_HAND(
+        2ull * 51200 * 2560 + 51200 + 32 * (4ull * 2560 * 2560 + 4 * 2560 + 2 * 2560 * 10240 + 10240 +
+        2560 + 2 * 2560) + 2 * 2560), JSON_TEXT({
         "model_type": "phi", "hidden_size": 2560, "intermediate_size": 10240, "num_hidden_layers": 32,
         "num_attention_heads": 32, "vocab_size": 51200, "partial_rotary_factor": 0.4, "hidden_act": "gelu_new"})},
     {"phi-2 as Microsoft stored it", "the same tensors, q, k and v in one", 2779683840, JSON_TEXT({
         "model_type": "phi-msft", "n_embd": 2560, "n_layer": 32, "n_head": 32, "n_head_kv": null,
         "n_inner": null, "rotary_dim": 32, "vocab_size": 51200})},
-    {"stablelm-3b-4e1t", "model card: 2,795,443,200", 2795443200, JSON_TEXT({
+    {"stablelm-3b-4e1t", BY_HAND(
+        2ull * 50304 * 2560 + 32 * (4ull * 2560 * 2560 + 3 * 2560 * 6912 + 4 * 2560) + 2 * 2560), JSON_TEXT({
         "model_type": "stablelm", "hidden_size": 2560, "intermediate_size": 6912, "num_hidden_layers": 32,
         "num_attention_heads": 32, "num_key_value_heads": 32, "vocab_size": 50304, "use_qkv_bias": false})},
-    {"starcoder2-7b", "by hand", 7173923840, JSON_TEXT({
+    {"starcoder2-7b", BY_HAND(
+        49152ull * 4608 + 32 * (2ull * 4608 * 4608 + 2 * 512 * 4608 + 2 * 4608 + 2 * 512 + 2 * 4608 *
+        18432 + 18432 + 4608 + 4 * 4608) + 2 * 4608), JSON_TEXT({
         "model_type": "starcoder2", "hidden_size": 4608, "intermediate_size": 18432, "num_hidden_layers": 32,
         "num_attention_heads": 36, "num_key_value_heads": 4, "vocab_size": 49152,
         "hidden_act": "gelu_pytorch_tanh"})},
-    {"granite-3.1-2b", "by hand", 2533531648, JSON_TEXT({
+    {"granite-3.1-2b", BY_HAND(
+        49155ull * 2048 + 40 * (2ull * 2048 * 2048 + 2 * 512 * 2048 + 3 * 2048 * 8192 + 2 * 2048) +
+        2048), JSON_TEXT({
         "model_type": "granite", "hidden_size": 2048, "intermediate_size": 8192, "num_hidden_layers": 40,
         "num_attention_heads": 32, "num_key_value_heads": 8, "vocab_size": 49155,
         "tie_word_embeddings": true, "embedding_multiplier": 12.0})},
-    {"granite-3.1-1b-a400m", "by hand", 1334628352, JSON_TEXT({
+    {"granite-3.1-1b-a400m", BY_HAND(
+        49155ull * 1024 + 24 * (2ull * 1024 * 1024 + 2 * 512 * 1024 + 32 * 1024 + 32 * 3 * 512 * 1024 +
+        2 * 1024) + 1024), JSON_TEXT({
         "model_type": "granitemoe", "hidden_size": 1024, "intermediate_size": 512, "num_hidden_layers": 24,
         "num_attention_heads": 16, "num_key_value_heads": 8, "vocab_size": 49155, "num_local_experts": 32,
         "num_experts_per_tok": 8, "tie_word_embeddings": true})},
-    {"qwen1.5-moe-a2.7b", "Hugging Face's count", 14315784192, JSON_TEXT({
+    {"qwen1.5-moe-a2.7b", BY_HAND(
+        2ull * 151936 * 2048 + 24 * (4ull * 2048 * 2048 + 3 * 2048 + 60 * 2048 + 60 * 3 * 1408 * 2048 +
+        3 * 5632 * 2048 + 2048 + 2 * 2048) + 2048), JSON_TEXT({
         "model_type": "qwen2_moe", "hidden_size": 2048, "intermediate_size": 5632, "num_hidden_layers": 24,
         "num_attention_heads": 16, "num_key_value_heads": 16, "vocab_size": 151936, "num_experts": 60,
         "num_experts_per_tok": 4, "moe_intermediate_size": 1408, "shared_expert_intermediate_size": 5632})},
-    {"phi-3.5-moe", "Hugging Face's count", 41873153344, JSON_TEXT({
+    {"phi-3.5-moe", BY_HAND(
+        2ull * 32064 * 4096 + 32064 + 32 * (2ull * 4096 * 4096 + 2 * 1024 * 4096 + 2 * 4096 + 2 * 1024
+        + 16 * 4096 + 16 * 3ull * 6400 * 4096 + 4 * 4096) + 2 * 4096), JSON_TEXT({
         "model_type": "phimoe", "hidden_size": 4096, "intermediate_size": 6400, "num_hidden_layers": 32,
         "num_attention_heads": 32, "num_key_value_heads": 8, "vocab_size": 32064, "num_local_experts": 16,
         "num_experts_per_tok": 2, "attention_bias": true, "lm_head_bias": true})},
-    {"gpt-oss-20b", "Hugging Face's count", 20914757184, JSON_TEXT({
+    {"gpt-oss-20b", PUBLISHED, 20914757184, JSON_TEXT({
         "model_type": "gpt_oss", "hidden_size": 2880, "intermediate_size": 2880, "num_hidden_layers": 24,
         "num_attention_heads": 64, "num_key_value_heads": 8, "head_dim": 64, "vocab_size": 201088,
         "num_local_experts": 32, "num_experts_per_tok": 4, "sliding_window": 128,
         "quantization_config": {"quant_method": "mxfp4"}})},
-    {"llama-4-scout", "by hand", 107769861120, JSON_TEXT({
+    {"llama-4-scout", BY_HAND(
+        2ull * 202048 * 5120 + 48 * (2ull * 5120 * 5120 + 2 * 1024 * 5120 + 16 * 5120 + 17 * 3ull *
+        8192 * 5120 + 2 * 5120) + 5120), JSON_TEXT({
         "model_type": "llama4", "text_config": {"hidden_size": 5120, "intermediate_size": 8192,
         "intermediate_size_mlp": 16384, "num_hidden_layers": 48, "num_attention_heads": 40,
         "num_key_value_heads": 8, "vocab_size": 202048, "num_local_experts": 16, "num_experts_per_tok": 1}})},
@@ -93,54 +126,77 @@ static const struct {
         "first_k_dense_replace": 3, "moe_intermediate_size": 2048, "n_routed_experts": 256,
         "n_shared_experts": 1, "num_experts_per_tok": 8, "num_nextn_predict_layers": 1,
         "quantization_config": {"quant_method": "fp8"}})},
-    {"moonlight-16b-a3b", "Hugging Face's count less 1,728 of buffers", 15960110208, JSON_TEXT({
+    {"moonlight-16b-a3b", "the published count less 1,728 of buffers", 15960110208, JSON_TEXT({
         "model_type": "deepseek_v3", "hidden_size": 2048, "intermediate_size": 11264, "num_hidden_layers": 27,
         "num_attention_heads": 16, "vocab_size": 163840, "q_lora_rank": null, "kv_lora_rank": 512,
         "qk_nope_head_dim": 128, "qk_rope_head_dim": 64, "v_head_dim": 128, "first_k_dense_replace": 1,
         "moe_intermediate_size": 1408, "n_routed_experts": 64, "n_shared_experts": 2, "num_experts_per_tok": 6})},
-    {"deepseek-v2-lite", "Hugging Face's count", 15706484224, JSON_TEXT({
+    {"deepseek-v2-lite", BY_HAND(
+        2ull * 102400 * 2048 + 27 * (16ull * 192 * 2048 + 576 * 2048 + 512 + 512 * 16 * 256 + 16 * 128
+        * 2048 + 2 * 2048) + 3 * 10944 * 2048 + 26 * (64 * 2048 + 66 * 3ull * 1408 * 2048) + 2048), JSON_TEXT({
         "model_type": "deepseek_v2", "hidden_size": 2048, "intermediate_size": 10944, "num_hidden_layers": 27,
         "num_attention_heads": 16, "vocab_size": 102400, "q_lora_rank": null, "kv_lora_rank": 512,
         "qk_nope_head_dim": 128, "qk_rope_head_dim": 64, "v_head_dim": 128, "first_k_dense_replace": 1,
         "moe_intermediate_size": 1408, "n_routed_experts": 64, "n_shared_experts": 2, "num_experts_per_tok": 6})},
-    {"kimi-k2", "by hand", 1026408232448, JSON_TEXT({
+    {"kimi-k2", BY_HAND(
+        2ull * 163840 * 7168 + 61 * (7168ull * 1536 + 1536 + 1536 * 64 * 192 + 7168 * 576 + 512 + 512 *
+        64 * 256 + 64 * 128 * 7168 + 2 * 7168) + 3 * 18432 * 7168 + 60 * (384 * 7168 + 384 + 385 * 3ull
+        * 2048 * 7168) + 7168), JSON_TEXT({
         "model_type": "kimi_k2", "hidden_size": 7168, "intermediate_size": 18432, "num_hidden_layers": 61,
         "num_attention_heads": 64, "vocab_size": 163840, "q_lora_rank": 1536, "kv_lora_rank": 512,
         "qk_nope_head_dim": 128, "qk_rope_head_dim": 64, "v_head_dim": 128, "first_k_dense_replace": 1,
         "moe_intermediate_size": 2048, "n_routed_experts": 384, "n_shared_experts": 1, "num_experts_per_tok": 8})},
-    {"gpt-j-6b", "Hugging Face's count", 6050882784, JSON_TEXT({
+    {"gpt-j-6b", BY_HAND(
+        2ull * 50400 * 4096 + 50400 + 28 * (4ull * 4096 * 4096 + 2 * 4096 * 16384 + 16384 + 4096 + 2 *
+        4096) + 2 * 4096), JSON_TEXT({
         "model_type": "gptj", "n_embd": 4096, "n_layer": 28, "n_head": 16, "n_inner": null, "rotary_dim": 64,
         "vocab_size": 50400, "tie_word_embeddings": false})},
     {"gpt-neox-20b", "model card: 20,554,567,680", 20554567680, JSON_TEXT({
         "model_type": "gpt_neox", "hidden_size": 6144, "intermediate_size": 24576, "num_hidden_layers": 44,
         "num_attention_heads": 64, "vocab_size": 50432, "rotary_pct": 0.25, "hidden_act": "gelu_fast"})},
+    /* OpenAssistant/oasst-rm-2.1-pythia-1.4b: a score in place of the head; the published index has 293 names, which are 12 a
+     * layer, the table, the last norm's two, and weight and bias of the score */
+    {"pythia-1.4b-reward", BY_HAND(
+        50288ull * 2048 + 24 * (4ull * 2048 * 2048 + 4 * 2048 + 2 * 8192 * 2048 + 8192 + 2048 + 4 *
+        2048) + 2 * 2048 + 2048 + 1), JSON_TEXT({
+        "model_type": "gpt_neox_reward_model", "hidden_size": 2048, "intermediate_size": 8192,
+        "num_hidden_layers": 24, "num_attention_heads": 16, "vocab_size": 50288})},
     /* the Pythia paper's table has 11,327,027,200 without embeddings */
     {"pythia-12b", "arXiv 2304.01373, table 1, and 2 x 50,688 x 5,120", 11327027200 + 2ull * 50688 * 5120, JSON_TEXT({
         "model_type": "gpt_neox", "hidden_size": 5120, "intermediate_size": 20480, "num_hidden_layers": 36,
         "num_attention_heads": 40, "vocab_size": 50688})},
-    {"opt-13b", "by hand", 12853473280, JSON_TEXT({
+    {"opt-13b", PUBLISHED, 12853473280, JSON_TEXT({
         "model_type": "opt", "hidden_size": 5120, "ffn_dim": 20480, "num_hidden_layers": 40,
         "num_attention_heads": 40, "vocab_size": 50272, "word_embed_proj_dim": 5120})},
-    {"opt-350m", "by hand", 331196416, JSON_TEXT({
+    {"opt-350m", PUBLISHED, 331196416, JSON_TEXT({
         "model_type": "opt", "hidden_size": 1024, "ffn_dim": 4096, "num_hidden_layers": 24,
         "num_attention_heads": 16, "vocab_size": 50272, "word_embed_proj_dim": 512,
         "do_layer_norm_before": false})},
-    {"bloom-560m", "by hand", 559214592, JSON_TEXT({
+    {"bloom-560m", PUBLISHED, 559214592, JSON_TEXT({
         "model_type": "bloom", "hidden_size": 1024, "n_layer": 24, "n_head": 16, "vocab_size": 250880})},
-    {"falcon-7b", "Hugging Face's count", 6921720704, JSON_TEXT({
+    {"falcon-7b", BY_HAND(
+        65024ull * 4544 + 32 * (73ull * 64 * 4544 + 4544 * 4544 + 2 * 4544 * 18176 + 2 * 4544) + 2 *
+        4544), JSON_TEXT({
         "model_type": "falcon", "hidden_size": 4544, "n_layer": 32, "n_head": 71, "vocab_size": 65024,
         "multi_query": true, "parallel_attn": true, "bias": false})},
-    {"falcon-40b", "Hugging Face's count", 41303293952, JSON_TEXT({
+    {"falcon-40b", BY_HAND(
+        65024ull * 8192 + 60 * (144ull * 64 * 8192 + 8192 * 8192 + 2 * 8192 * 32768 + 4 * 8192) + 2 *
+        8192), JSON_TEXT({
         "model_type": "falcon", "hidden_size": 8192, "num_hidden_layers": 60, "num_attention_heads": 128,
         "num_kv_heads": 8, "vocab_size": 65024, "new_decoder_architecture": true})},
-    {"falcon-180b", "Hugging Face's count", 179522565120, JSON_TEXT({
+    {"falcon-180b", BY_HAND(
+        2ull * 65024 * 14848 + 80 * (248ull * 64 * 14848 + 14848 * 14848 + 2ull * 14848 * 59392 + 4 *
+        14848) + 2 * 14848), JSON_TEXT({
         "model_type": "falcon", "hidden_size": 14848, "num_hidden_layers": 80, "num_attention_heads": 232,
         "num_kv_heads": 8, "vocab_size": 65024, "new_decoder_architecture": true,
         "tie_word_embeddings": false})},
-    {"falcon-rw-1b", "by hand", 1311625216, JSON_TEXT({
+    {"falcon-rw-1b", BY_HAND(
+        50304ull * 2048 + 24 * (4ull * 2048 * 2048 + 4 * 2048 + 2 * 2048 * 8192 + 8192 + 2048 + 4 *
+        2048) + 2 * 2048), JSON_TEXT({
         "model_type": "falcon", "hidden_size": 2048, "num_hidden_layers": 24, "num_attention_heads": 32,
         "vocab_size": 50304, "alibi": true, "bias": true, "multi_query": false, "parallel_attn": false})},
-    {"mpt-7b", "Hugging Face's count", 6649286656, JSON_TEXT({
+    {"mpt-7b", BY_HAND(
+        50432ull * 4096 + 32 * (4ull * 4096 * 4096 + 2 * 4096 * 16384 + 2 * 4096) + 4096), JSON_TEXT({
         "model_type": "mpt", "d_model": 4096, "n_layers": 32, "n_heads": 32, "vocab_size": 50432,
         "no_bias": true, "learned_pos_emb": true, "attn_config": {"alibi": true}})},
     /* MosaicML's llm-foundry, scripts/train/benchmarking/README.md, column NumParams: with biases and a table of
@@ -168,7 +224,25 @@ static const struct {
         "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 32, "vocab_size": 100,
         "linear_num_key_heads": 2, "linear_num_value_heads": 4, "linear_key_head_dim": 16,
         "linear_value_head_dim": 16})},
-    {"nemotron-3-nano-30b-a3b", "by hand; its makers say 31.6B", 31577940288, JSON_TEXT({
+    {"qwen3-next-80b-a3b", BY_HAND(
+        2ull * 151936 * 2048 + 12 * (8192ull * 2048 + 2 * 512 * 2048 + 4096 * 2048 + 2 * 256) + 36 *
+        (12288ull * 2048 + 64 * 2048 + 4 * 8192 + 2 * 32 + 128 + 4096 * 2048) + 48 * (512ull * 2048 +
+        512 * 3ull * 512 * 2048 + 3 * 512 * 2048 + 2048 + 2 * 2048) + 2048), JSON_TEXT({
+        "model_type": "qwen3_next", "hidden_size": 2048, "intermediate_size": 5120, "num_hidden_layers": 48,
+        "num_attention_heads": 16, "num_key_value_heads": 2, "head_dim": 256, "vocab_size": 151936,
+        "linear_num_key_heads": 16, "linear_num_value_heads": 32, "linear_key_head_dim": 128,
+        "linear_value_head_dim": 128, "num_experts": 512, "num_experts_per_tok": 10,
+        "moe_intermediate_size": 512, "shared_expert_intermediate_size": 512})},
+    {"qwen3-next with dense layers", "by hand", 0, JSON_TEXT({
+        "model_type": "qwen3_next", "hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 4,
+        "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 32, "vocab_size": 100,
+        "linear_num_key_heads": 2, "linear_num_value_heads": 4, "linear_key_head_dim": 16,
+        "linear_value_head_dim": 16, "num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 32,
+        "shared_expert_intermediate_size": 16, "mlp_only_layers": [0], "decoder_sparse_step": 2})},
+    {"nemotron-3-nano-30b-a3b", BY_HAND(
+        2ull * 131072 * 2688 + 23 * (10304ull * 2688 + 5 * 6144 + 3 * 64 + 4096 + 4096 * 2688 + 2688) +
+        23 * (128ull * 2688 + 128 + 128 * 2ull * 1856 * 2688 + 2 * 3712 * 2688 + 2688) + 6 * (2ull *
+        4096 * 2688 + 2 * 256 * 2688 + 2688) + 2688), JSON_TEXT({
         "model_type": "nemotron_h", "hidden_size": 2688, "intermediate_size": 1856, "num_hidden_layers": 52,
         "hybrid_override_pattern": "MEMEM*EMEMEM*EMEMEM*EMEMEM*EMEMEM*EMEMEMEM*EMEMEMEME",
         "num_attention_heads": 32, "num_key_value_heads": 2, "head_dim": 128, "vocab_size": 131072,

@@ -75,8 +75,9 @@ START_TEST(small_ones_by_hand)
     ck_assert_uint_eq(m.total_params, 4 * (2 * 64 * 64 + 2 * 32 * 64) +
                                           2 * (5 * 3 * 32 * 64 + 4 * 64) + 2 * 3 * 96 * 64 +
                                           4 * 2 * 64 + 64 + 2 * 100 * 64);
-    ck_assert_str_eq(m.classes[m.units[1].class_id].name, "layer");
-    ck_assert_str_eq(m.classes[m.units[2].class_id].name, "moe-layer");
+    ck_assert_str_eq(m.classes[m.units[1].class_id].name, "chunked-layer");
+    ck_assert_str_eq(m.classes[m.units[2].class_id].name, "chunked-moe-layer");
+    ck_assert_str_eq(m.classes[m.units[4].class_id].name, "moe-layer");
     arena_release(&a);
     /* three delta layers: q, k of 2*16, v, z of 4*16, b, a of 4, 4 taps on 128 channels, two vectors of 4, a norm of 16,
      * o; one of attention with gate: q 256, k, v 64, o 128 -> 64, two norms of 32 */
@@ -85,6 +86,27 @@ START_TEST(small_ones_by_hand)
                       3 * (128 * 64 + 64 * 64 + 2 * 4 * 64 + 128 * 4 + 2 * 4 + 16 + 64 * 64) +
                           (256 * 64 + 2 * 64 * 64 + 64 * 128 + 2 * 32) +
                           4 * (3 * 96 * 64 + 2 * 64) + 64 + 2 * 100 * 64);
+    arena_release(&a);
+    /* layers 1 and 3 have experts: 4 of 3*32*64, one shared of 3*16*64 with a weight, a router; 0 and 2 are dense; the last
+     * one attends */
+    family("qwen3-next with dense layers");
+    ck_assert_uint_eq(m.total_params, 3 * (192 * 64 + 8 * 64 + 128 * 4 + 2 * 4 + 16 + 64 * 64) +
+                                          (256 * 64 + 2 * 64 * 64 + 64 * 128 + 2 * 32) +
+                                          2 * 3 * 96 * 64 +
+                                          2 * (4 * 3 * 32 * 64 + 3 * 16 * 64 + 64 + 4 * 64) +
+                                          4 * 2 * 64 + 64 + 2 * 100 * 64);
+    ck_assert_str_eq(m.classes[m.units[1].class_id].name, "delta-layer");
+    ck_assert_str_eq(m.classes[m.units[2].class_id].name, "delta-moe-layer");
+    ck_assert_str_eq(m.classes[m.units[4].class_id].name, "moe-layer");
+    arena_release(&a);
+    /* local layers: q, o of 4*16, k, v of 2*16; layers 5 and 6, the last of which sees all whatever its number: 4 and 2 heads
+     * of 32, with values of their own; four norms a layer, two of heads */
+    family("gemma-4, dense");
+    ck_assert_uint_eq(m.total_params, 5 * (2 * 64 * 64 + 2 * 32 * 64 + 2 * 16) +
+                                          2 * (2 * 128 * 64 + 2 * 64 * 64 + 2 * 32) +
+                                          7 * (3 * 96 * 64 + 4 * 64) + 64 + 100 * 64);
+    ck_assert_str_eq(m.classes[m.units[6].class_id].name, "layer");
+    ck_assert_str_eq(m.classes[m.units[7].class_id].name, "layer");
     arena_release(&a);
     /* M: inner 128, groups 2 of 16: in 2*128 + 64 + 4 rows; - : 2*96*64; *: 2*64*64 + 2*32*64 */
     family("nemotron with a plain MLP");
@@ -108,6 +130,26 @@ START_TEST(names_are_those_of_the_checkpoints)
     shape_is("language_model.model.layers.33.self_attn.q_norm.weight", 256, 0);
     ck_assert_uint_eq(m.n_notes, 1);
     ck_assert_ptr_nonnull(strstr(m.notes[0], "text part"));
+    arena_release(&a);
+    family("gemma-4-26b-a4b");
+    shape_is("model.language_model.layers.5.self_attn.k_proj.weight", 1024, 2816);
+    ck_assert_ptr_null(find("model.language_model.layers.5.self_attn.v_proj.weight"));
+    shape_is("model.language_model.layers.4.self_attn.v_proj.weight", 2048, 2816);
+    shape_is("model.language_model.layers.0.mlp.gate_proj.weight", 2112, 2816);
+    shape_is("model.language_model.layers.0.experts.gate_up_proj[127]", 1408, 2816);
+    shape_is("model.language_model.layers.0.post_feedforward_layernorm_2.weight", 2816, 0);
+    shape_is("model.language_model.layers.0.router.scale", 2816, 0);
+    ck_assert_uint_eq(m.classes[m.units[6].class_id].rotary_dim, 128);
+    arena_release(&a);
+    family("pythia-1.4b-reward");
+    shape_is("out_proj.weight", 1, 2048);
+    shape_is("out_proj.bias", 1, 0);
+    ck_assert_uint_eq(m.n_tensors, 293);
+    ck_assert(!tensor_is_matrix(find("out_proj.weight")));
+    arena_release(&a);
+    family("qwen3-next-80b-a3b");
+    shape_is("model.layers.0.linear_attn.in_proj_qkvz.weight", 12288, 2048);
+    shape_is("model.layers.0.linear_attn.in_proj_ba.weight", 64, 2048);
     arena_release(&a);
     family("olmo-2-7b");
     shape_is("model.layers.0.self_attn.q_norm.weight", 4096, 0);
@@ -323,6 +365,29 @@ START_TEST(attention_by_hand)
         ck_assert_str_eq(m.classes[m.units[1 + i].class_id].name,
                          (i + 1) % 6 ? "local-layer" : "layer");
     arena_release(&a);
+    /* three of four layers of Llama 4 see the 8192 tokens of their chunk: 20,000 are two whole ones and 3,616; the fourth
+     * sees all and does not rotate */
+    family("llama-4-scout");
+    ck_assert_uint_eq(flops("chunked-moe-layer", KERNEL_ATTENTION, 20000),
+                      4 * 40 * 128 * ((2ull * 8192 * 8192 + 3616 * 3616) / 2));
+    ck_assert_uint_eq(flops("chunked-moe-layer", KERNEL_ATTENTION, s), 4 * 40 * 128 * (s * s / 2));
+    ck_assert_uint_eq(flops("moe-layer", KERNEL_ATTENTION, 20000), 4 * 40 * 128 * 20000ull * 10000);
+    ck_assert_uint_eq(flops("moe-layer", KERNEL_ROPE, s), 0);
+    for (uint32_t i = 0; i < 48; i++)
+        ck_assert_str_eq(m.classes[m.units[1 + i].class_id].name,
+                         (i + 1) % 4 ? "chunked-moe-layer" : "moe-layer");
+    arena_release(&a);
+    /* Gemma 4: 16 heads, of 256 with a window of 1024 in five of six layers, of 512 in the sixth */
+    family("gemma-4-26b-a4b");
+    ck_assert_uint_eq(flops("local-moe-layer", KERNEL_ATTENTION, s),
+                      4 * 16 * 256 * (s * 1024 - 1024 * 1024 / 2));
+    ck_assert_uint_eq(flops("moe-layer", KERNEL_ATTENTION, s), 4 * 16 * 512 * (s * s / 2));
+    /* q, k that are also values, o; router; 8 experts; the dense MLP */
+    ck_assert_uint_eq(
+        flops("moe-layer", KERNEL_GEMM, s),
+        2 * s *
+            (2ull * 8192 * 2816 + 1024 * 2816 + 128 * 2816 + 8 * 3 * 704 * 2816 + 3 * 2112 * 2816));
+    arena_release(&a);
     /* 71 heads of 64, one of keys */
     family("falcon-7b");
     ck_assert_uint_eq(flops("layer", KERNEL_ATTENTION, s), 4 * 71 * 64 * (s * s / 2));
@@ -455,6 +520,22 @@ START_TEST(multi_token_prediction_comes_in_by_option)
     ck_assert_uint_eq(flops("mtp", KERNEL_GEMM, 64), 2 * 64 * num_ceil_div(weights, 7168) * 7168);
     ck_assert_int_eq(graph_trains(&m, 64, &e), -1);
     arena_release(&a);
+    /* Qwen's stands by itself: a layer of full attention with experts, three norms, what joins */
+    family("qwen3-next-80b-a3b");
+    main_model = m.total_params;
+    layer = m.units[4].numel;
+    ck_assert_ptr_nonnull(strstr(m.notes[0], "1 layer of multi-token prediction left out"));
+    arena_release(&a);
+    for (size_t i = 0; i < N_FAMILIES; i++)
+        if (!strcmp(families[i].name, "qwen3-next-80b-a3b"))
+            parse_with(families[i].config, &mtp);
+    ck_assert_uint_eq(m.total_params - main_model, layer + 3 * 2048 + 2ull * 2048 * 2048);
+    shape_is("mtp.fc.weight", 2048, 4096);
+    shape_is("mtp.pre_fc_norm_embedding.weight", 2048, 0);
+    shape_is("mtp.layers.0.self_attn.q_proj.weight", 8192, 2048);
+    shape_is("mtp.layers.0.mlp.experts.511.down_proj.weight", 2048, 512);
+    ck_assert_str_eq(m.units[49].name, "mtp.0");
+    arena_release(&a);
     arena_init(&a);
     ck_assert_int_eq(model_load_with("llama-2-7b", &mtp, &a, &m, &e), -1);
     ck_assert_ptr_nonnull(strstr(e.msg, "no layers of multi-token prediction"));
@@ -469,6 +550,7 @@ START_TEST(exec_says_what_it_cannot_train)
     } rows[] = {{"olmo-2-7b", NULL},
                 {"gemma-2b", "multipliers"},
                 {"phi-3-mini", "fused QKV"},
+                {"llama-4-scout", "multipliers"},
                 {"gpt-j-6b", "partial rotary"},
                 {"bloom-560m", "ALiBi"},
                 {"opt-13b", "ReLU"},
@@ -487,6 +569,23 @@ START_TEST(exec_says_what_it_cannot_train)
         }
         arena_release(&a);
     }
+    /* a head of scores on layers that it trains; without a value projection */
+    parse("{\"model_type\":\"gpt_neox_reward_model\",\"hidden_size\":64,\"num_hidden_layers\":1,"
+          "\"num_attention_heads\":4,\"vocab_size\":9}");
+    m.n_classes = 0;
+    for (uint32_t i = 0; i < 3; i++)
+        if (m.classes[i].kind == UNIT_HEAD)
+            m.classes[m.n_classes++] = m.classes[i];
+    ck_assert_int_eq(graph_trains(&m, 64, &e), -1);
+    ck_assert_ptr_nonnull(strstr(e.msg, "gives scores"));
+    arena_release(&a);
+    family("olmo-2-7b");
+    for (uint32_t i = 0; i < m.n_tensors; i++)
+        if (m.tensors[i].slot == SLOT_V)
+            m.tensors[i].slot = SLOT_OTHER;
+    ck_assert_int_eq(graph_trains(&m, 64, &e), -1);
+    ck_assert_ptr_nonnull(strstr(e.msg, "values that are the keys"));
+    arena_release(&a);
     family("mpt-7b, 2048 tokens"); /* fused, but its positions are learned */
     ck_assert_int_eq(graph_trains(&m, 2048, &e), 0);
     arena_release(&a);
@@ -556,6 +655,22 @@ START_TEST(what_changes_a_family_is_refused_by_name)
         {"{\"model_type\":\"nemotron_h\",\"hidden_size\":64,\"num_hidden_layers\":1,"
          "\"vocab_size\":9,\"hybrid_override_pattern\":\"E\",\"intermediate_size\":8}",
          {"no 'n_routed_experts'"}},
+        {"{\"model_type\":\"gemma4_text\",\"hidden_size_per_layer_input\":256}",
+         {"hidden_size_per_layer_input", "changes the layers"}},
+        {"{\"model_type\":\"gemma4_text\",\"num_kv_shared_layers\":20}", {"num_kv_shared_layers"}},
+        {"{\"model_type\":\"gemma4_text\",\"use_bidirectional_attention\":\"all\"}",
+         {"use_bidirectional_attention is 'all'"}},
+        {"{\"model_type\":\"gpt_neox_reward_model\",\"hidden_size\":64,\"num_hidden_layers\":1,"
+         "\"num_attention_heads\":4,\"vocab_size\":9,\"tie_word_embeddings\":true}",
+         {"ties the head"}},
+        {"{\"model_type\":\"llama4_text\",\"hidden_size\":64,\"intermediate_size\":8,"
+         "\"num_hidden_layers\":2,\"num_attention_heads\":8,\"vocab_size\":9,"
+         "\"layer_types\":[\"chunked_attention\",\"sliding_attention\"]}",
+         {"layer_types[1] is 'sliding_attention', expected chunked_attention"}},
+        {"{\"model_type\":\"llama4_text\",\"hidden_size\":64,\"intermediate_size\":8,"
+         "\"num_hidden_layers\":2,\"num_attention_heads\":8,\"vocab_size\":9,"
+         "\"no_rope_layers\":[1]}",
+         {"no_rope_layers has 1 entries for 2 layers"}},
         {"{\"model_type\":\"llama\",\"is_causal\":false}", {"is_causal is false", "only true"}},
         {"{\"model_type\":\"nemotron_h\",\"moe_latent_size\":1024}", {"moe_latent_size"}},
         {"{\"model_type\":\"qwen\",\"hidden_size\":64,\"num_hidden_layers\":1,"

@@ -418,6 +418,20 @@ START_TEST(a_quantised_checkpoint_counts_the_weights_before_packing)
 }
 END_TEST
 
+START_TEST(another_head_is_said)
+{
+    static const char text[] =
+        "{\"model_type\":\"llama\",\"architectures\":[\"LlamaForSequenceClassification\"],"
+        "\"hidden_size\":64,\"intermediate_size\":8,\"num_hidden_layers\":1,"
+        "\"num_attention_heads\":4,\"vocab_size\":9}";
+
+    parse(text);
+    ck_assert_uint_eq(m.n_notes, 1);
+    ck_assert_ptr_nonnull(strstr(m.notes[0], "LlamaForSequenceClassification"));
+    arena_release(&a);
+}
+END_TEST
+
 START_TEST(a_weight_of_one_row_is_no_matrix)
 {
     /* [1, N]: Newton-Schulz of a vector only normalises it (vllm-project/speculators PR #821) */
@@ -458,4 +472,5 @@ SUITE_MAIN("model/model_hf", bundled_models_have_their_published_sizes, llama_2_
            dense_layers_of_a_sparse_model_are_a_class, bad_files_are_refused_with_file_and_key,
            keys_that_change_nothing_are_ignored,
            a_quantised_checkpoint_counts_the_weights_before_packing,
-           a_weight_of_one_row_is_no_matrix, a_name_that_is_nowhere_gets_a_hint)
+           a_weight_of_one_row_is_no_matrix, another_head_is_said,
+           a_name_that_is_nowhere_gets_a_hint)

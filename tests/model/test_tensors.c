@@ -149,7 +149,8 @@ START_TEST(a_list_gives_the_model_of_its_config)
         MUST(model_from_config(families[i].config, strlen(families[i].config), "c", &a, &by_config,
                                &e) == 0,
              "%s", e.msg);
-        recurrent = !strncmp(by_config.arch, "qwen3_5", 7) || !strcmp(by_config.arch, "nemotron_h");
+        recurrent = !strncmp(by_config.arch, "qwen3_5", 7) ||
+                    !strcmp(by_config.arch, "qwen3_next") || !strcmp(by_config.arch, "nemotron_h");
         for (uint32_t c = 0; c < by_config.n_classes; c++)
             if (by_config.classes[c].n_active)
                 p.active_experts = by_config.classes[c].n_active;
