@@ -186,8 +186,10 @@ static void as_text(const struct shown *s, struct arena *a, bool with_constants,
         strbuf_puts(out, format == TABLE_AS_MD ? "```\n\n" : "\n");
         figures(s->c, &t);
     } else {
-        strbuf_printf(out, "%s: %u GPUs, %u NICs; not yet a cluster\n\n", s->t->file, s->t->n_gpus,
-                      s->t->n_nics);
+        strbuf_printf(out, "%s: %u GPUs, %u NICs", s->t->file, s->t->n_gpus, s->t->n_nics);
+        if (s->t->n_hosts > 1)
+            strbuf_printf(out, ", of %u hosts", s->t->n_hosts);
+        strbuf_puts(out, "; not yet a cluster\n\n");
         topo_file_devices(s->t, a, &t);
     }
     print_table(&t, format, out);

@@ -14,11 +14,13 @@ static const struct table_col cols[] = {
     {.key = "nvlinks", .head = "NVLinks", .kind = TABLE_INT},
     {.key = "net_GBps", .head = "net GB/s", .kind = TABLE_FIXED, .decimals = 2},
     {.key = "name", .head = "name", .kind = TABLE_TEXT},
+    {.key = "host", .head = "host", .kind = TABLE_INT}, /* where there are several */
 };
+enum { N_COLS = sizeof(cols) / sizeof(cols[0]) };
 
 /* What GPUs and NICs have in common. */
 static void device(const struct topology *t, struct table *out, bool gpu, uint32_t i, uint32_t line,
-                   int32_t pci, int32_t root, int32_t numa, struct arena *a)
+                   uint32_t host, int32_t pci, int32_t root, int32_t numa, struct arena *a)
 {
     double Bps = pci >= 0 ? topology_link_Bps(&t->pcis[pci]) : 0;
 
@@ -27,6 +29,8 @@ static void device(const struct topology *t, struct table *out, bool gpu, uint32
     table_set_u64(out, "line", line);
     if (pci >= 0)
         table_set_str(out, "busid", t->pcis[pci].busid);
+    if (t->n_hosts > 1)
+        table_set_u64(out, "host", host);
     if (numa >= 0)
         table_set_u64(out, "numa", (uint64_t)numa);
     if (root >= 0 && t->form != TOPOLOGY_SMI)
@@ -39,20 +43,22 @@ static void device(const struct topology *t, struct table *out, bool gpu, uint32
 
 void topo_file_devices(const struct topology *t, struct arena *a, struct table *out)
 {
-    table_init(out, cols, sizeof(cols) / sizeof(cols[0]));
+    table_init(out, cols, t->n_hosts > 1 ? N_COLS : N_COLS - 1);
     for (uint32_t i = 0; i < t->n_gpus; i++) {
         const struct topology_gpu *g = &t->gpus[i];
 
-        device(t, out, true, i, g->line, g->pci, g->root, g->numa, a);
+        device(t, out, true, i, g->line, g->host, g->pci, g->root, g->numa, a);
         if (t->form != TOPOLOGY_PCI_ONLY)
             table_set_u64(out, "nvlinks", g->n_links);
-        if (g->sm)
+        if (topology_gpu_name(t, i))
+            table_set_str(out, "name", topology_gpu_name(t, i));
+        else if (g->sm)
             table_set_str(out, "name", arena_printf(a, "sm_%u", g->sm));
     }
     for (uint32_t i = 0; i < t->n_nics; i++) {
         const struct topology_nic *n = &t->nics[i];
 
-        device(t, out, false, i, n->line, n->pci, n->root, n->numa, a);
+        device(t, out, false, i, n->line, n->host, n->pci, n->root, n->numa, a);
         if (n->Bps > 0)
             table_set_double(out, "net_GBps", n->Bps / 1e9);
         if (*n->name)

@@ -9,14 +9,17 @@
 #include <string.h>
 #include <strings.h>
 
-/* GPUs that a bundled cluster describes, by PCI device id (pci.ids), and bytes/s of one NVLink, one direction (NVIDIA's data
- * sheets). */
+/* GPUs by PCI device id (pci.ids), the bundled cluster that describes them, and bytes/s of one NVLink, one direction (NVIDIA's
+ * data sheets). */
 static const struct gpu_model {
     uint32_t device;
     const char *name; /* as the bundled cluster calls it */
-    const char *base;
+    const char *base; /* NULL: none; a cluster file of the user's may */
     double link_Bps;
 } models[] = {
+    {0x1db1, "V100-SXM2-16GB", NULL, 25e9},
+    {0x1db5, "V100-SXM2-32GB", NULL, 25e9},
+    {0x1db8, "V100-SXM3-32GB", NULL, 25e9},
     {0x20b0, "A100-SXM4-40GB", "nd-a100-v4", 25e9},
     {0x20b2, "A100-SXM4-80GB", "dgx-a100", 25e9},
     {0x20f3, "A800-SXM4-80GB", "a800-4hdr", 25e9},
@@ -102,15 +105,27 @@ static uint32_t device_of(const struct topology *t, uint32_t gpu)
     return p && (p->vendor == NVIDIA || !p->vendor) ? p->device : 0;
 }
 
+static const struct gpu_model *model_of_gpu(const struct topology *t, uint32_t gpu)
+{
+    for (size_t m = 0; m < N_MODELS; m++)
+        if (models[m].device == device_of(t, gpu))
+            return &models[m];
+    return NULL;
+}
+
+const char *topology_gpu_name(const struct topology *t, uint32_t gpu)
+{
+    const struct gpu_model *m = model_of_gpu(t, gpu);
+
+    return m ? m->name : NULL;
+}
+
 static const struct gpu_model *model_of(const struct topology *t)
 {
     for (uint32_t i = 0; i < t->n_gpus; i++)
         if (device_of(t, i) != device_of(t, 0))
             return NULL;
-    for (size_t m = 0; t->n_gpus && m < N_MODELS; m++)
-        if (models[m].device == device_of(t, 0))
-            return &models[m];
-    return NULL;
+    return t->n_gpus ? model_of_gpu(t, 0) : NULL;
 }
 
 const char *topology_base(const struct topology *t)
@@ -137,7 +152,10 @@ static int no_base(const struct topology *t, struct err *e)
     const char *what = "nothing says which GPUs these are";
     char id[80];
 
-    if (device) {
+    if (topology_gpu_name(t, 0)) {
+        snprintf(id, sizeof(id), "no bundled cluster has %s", topology_gpu_name(t, 0));
+        what = id;
+    } else if (device) {
         snprintf(id, sizeof(id), "GPUs of device 0x%04x are not known", device);
         what = id;
     } else if (t->gpus[0].sm) {
@@ -425,6 +443,11 @@ int topology_to_cluster(const struct topology *t, const struct cluster *base, st
     const char *source;
     double up;
 
+    if (t->n_hosts > 1)
+        return err_set(
+            e, ERR_UNSUPPORTED,
+            "'%.300s' has devices of %u hosts (host_hash): expected the file of one node", t->file,
+            t->n_hosts);
     if (!t->n_gpus)
         return err_set(e, ERR_INVALID,
                        "'%.300s' names no GPUs: expected devices of class 0x03.... or <gpu>",
@@ -434,9 +457,9 @@ int topology_to_cluster(const struct topology *t, const struct cluster *base, st
                        CLUSTER_MAX_GPUS_PER_NODE);
     if (same_gpus(t, e))
         return -1;
-    if (!base && !m)
+    if (!base && (!m || !m->base))
         return no_base(t, e);
-    if (base && m && strcmp(m->name, base->device.name))
+    if (base && m && m->base && strcmp(m->name, base->device.name))
         return err_set(e, ERR_INVALID, "'%.300s': line %u: the GPUs are %s, those of '%.200s' %s",
                        t->file, t->gpus[0].line, m->name, base->name, base->device.name);
     if (!base && cluster_load(m->base, a, &own, e))

@@ -37,7 +37,8 @@ struct topology_pci {
     double speed_GTs;        /* 0: not given or not readable */
     uint32_t width;          /* lanes; 0: not given */
     uint32_t n_children;
-    int32_t numa; /* of its CPU, or TOPOLOGY_NONE */
+    uint32_t host; /* 0 to n_hosts - 1 */
+    int32_t numa;  /* of its CPU, or TOPOLOGY_NONE */
 };
 
 struct topology_gpu {
@@ -49,6 +50,7 @@ struct topology_gpu {
     int32_t numa;
     int32_t dev, rank; /* TOPOLOGY_NONE: not numbered */
     uint32_t sm;       /* compute capability, 90; 0: not given */
+    uint32_t host;     /* as a pci's */
     uint32_t n_links;  /* NVLinks in all */
     bool to_switch;    /* they end at NVSwitches */
 };
@@ -64,7 +66,7 @@ struct topology_nic {
     uint32_t line;
     int32_t pci, root, numa;
     const char *name; /* of its first port, or "" */
-    uint32_t n_ports;
+    uint32_t n_ports, host;
     double Bps;  /* of all ports, one direction; 0: not given */
     bool no_gdr; /* the file says that GPUs cannot use it directly */
 };
@@ -86,6 +88,8 @@ struct topology {
     struct topology_nic *nics; /* in order of lines */
     struct topology_port *ports;
     uint32_t n_pcis, n_gpus, n_nvlinks, n_nics, n_ports;
+    uint32_t
+        n_hosts; /* that CPUs name (host_hash), at least 1: a dump of an NVLink domain has several */
     uint32_t line; /* of the root element, or of the matrix's first line */
     const struct topology_note {
         uint32_t line;
@@ -108,9 +112,11 @@ int topology_from_smi(const char *text, size_t len, const char *file, struct are
 /* Version of the XML library that is linked. */
 const char *topology_xml_version(void);
 
-/* The bundled cluster that has these GPUs, or NULL when their device id is absent or not known. */
+/* What the device id of a GPU says that it is, or NULL. */
+const char *topology_gpu_name(const struct topology *t, uint32_t gpu);
+/* The bundled cluster that has these GPUs, or NULL when there is none or their device id is absent or not known. */
 const char *topology_base(const struct topology *t);
-/* base NULL: topology_base() is used, for what it can know. Refuses what neither says, and what they contradict each other
+/* base NULL: topology_base() is used, for what it can know. One host. Refuses what neither says, and what they contradict each other
  * in, with one line that says what to give. */
 int topology_to_cluster(const struct topology *t, const struct cluster *base, struct arena *a,
                         struct cluster *c, struct err *e);

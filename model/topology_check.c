@@ -117,7 +117,7 @@ static void check_pcis(struct list *l)
         if (!*p->busid)
             say(l, p->line, true, "a <pci> without busid");
         for (uint32_t k = 0; *p->busid && k < i; k++)
-            if (!strcmp(p->busid, t->pcis[k].busid)) {
+            if (p->host == t->pcis[k].host && !strcmp(p->busid, t->pcis[k].busid)) {
                 say(l, p->line, true, "bus id %s is that of line %u too", p->busid,
                     t->pcis[k].line);
                 break;
@@ -188,7 +188,7 @@ static void check_gpus(struct list *l)
         else if (g->n_links < most)
             say(l, g->line, true, "GPU %u has %u NVLinks, others %u", i, g->n_links, most);
         for (uint32_t k = 0; k < i; k++) {
-            if (g->dev >= 0 && g->dev == t->gpus[k].dev)
+            if (g->host == t->gpus[k].host && g->dev >= 0 && g->dev == t->gpus[k].dev)
                 say(l, g->line, true, "dev %d is that of the GPU of line %u too", g->dev,
                     t->gpus[k].line);
             if (g->rank >= 0 && g->rank == t->gpus[k].rank)
@@ -256,8 +256,9 @@ static void check_nics(struct list *l)
     }
     for (uint32_t i = 0; i < t->n_ports; i++)
         for (uint32_t k = 0; k < i; k++)
-            if ((*t->ports[i].name && !strcmp(t->ports[i].name, t->ports[k].name)) ||
-                (t->ports[i].dev >= 0 && t->ports[i].dev == t->ports[k].dev)) {
+            if (t->nics[t->ports[i].nic].host == t->nics[t->ports[k].nic].host &&
+                ((*t->ports[i].name && !strcmp(t->ports[i].name, t->ports[k].name)) ||
+                 (t->ports[i].dev >= 0 && t->ports[i].dev == t->ports[k].dev))) {
                 say(l, t->ports[i].line, true, "net %.60s (dev %d) is that of line %u too",
                     t->ports[i].name, t->ports[i].dev, t->ports[k].line);
                 break;

@@ -211,6 +211,7 @@ int topology_from_smi(const char *text, size_t len, const char *file, struct are
     memset(t, 0, sizeof(*t));
     t->file = arena_strdup(a, file);
     t->form = TOPOLOGY_SMI;
+    t->n_hosts = 1;
     if (len > TOPOLOGY_MAX_BYTES)
         return err_set(e, ERR_INVALID, "'%.300s': %zu bytes, expected at most %llu", file, len,
                        (unsigned long long)TOPOLOGY_MAX_BYTES);

@@ -22,7 +22,8 @@ struct reader {
     struct err *e;
     uint32_t cap[5];
     struct topology_note *notes;
-    const char *host; /* of the first cpu that names one */
+    const char **hosts; /* in the arena [t->n_hosts], by host_hash */
+    uint32_t host_cap;
     bool dump;
 };
 
@@ -186,6 +187,7 @@ static bool is(const xmlNode *n, const char *name)
 
 struct place {
     int32_t pci, root, numa;
+    uint32_t host;
 };
 
 static int read_nvlink(struct reader *r, const xmlNode *n, uint32_t gpu)
@@ -221,6 +223,7 @@ static struct topology_gpu *add_gpu(struct reader *r, const xmlNode *n, struct p
                                    .busid = at.pci >= 0 ? t->pcis[at.pci].busid : "",
                                    .root = at.root,
                                    .numa = at.numa,
+                                   .host = at.host,
                                    .dev = TOPOLOGY_NONE,
                                    .rank = TOPOLOGY_NONE};
     return g;
@@ -255,8 +258,12 @@ static struct topology_nic *add_nic(struct reader *r, const xmlNode *n, struct p
     struct topology_nic *nic = more(r, (void **)&t->nics, &t->n_nics, &r->cap[3], sizeof(*nic));
 
     if (nic)
-        *nic = (struct topology_nic){
-            .line = line_of(n), .pci = at.pci, .root = at.root, .numa = at.numa, .name = ""};
+        *nic = (struct topology_nic){.line = line_of(n),
+                                     .pci = at.pci,
+                                     .root = at.root,
+                                     .numa = at.numa,
+                                     .host = at.host,
+                                     .name = ""};
     return nic;
 }
 
@@ -337,7 +344,8 @@ static int read_pci(struct reader *r, const xmlNode *n, struct place at, uint32_
 
     if (!p)
         return -1;
-    *p = (struct topology_pci){.line = line_of(n), .parent = at.pci, .numa = at.numa, .busid = ""};
+    *p = (struct topology_pci){
+        .line = line_of(n), .parent = at.pci, .numa = at.numa, .host = at.host, .busid = ""};
     busid = attr(r, n, "busid");
     if (busid) {
         char *low = arena_strdup(r->a, busid);
@@ -368,6 +376,23 @@ static int read_pci(struct reader *r, const xmlNode *n, struct place at, uint32_
     return 0;
 }
 
+/* CPUs of one host have one host_hash; one without is of the first. */
+static int read_host(struct reader *r, const xmlNode *cpu, uint32_t *host)
+{
+    const char *hash = attr(r, cpu, "host_hash"), **slot;
+
+    for (*host = 0; hash && *host < r->t->n_hosts; ++*host)
+        if (!strcmp(r->hosts[*host], hash))
+            return 0;
+    if (!hash)
+        return 0;
+    slot = more(r, (void **)&r->hosts, &r->t->n_hosts, &r->host_cap, sizeof(*slot));
+    if (!slot)
+        return -1;
+    *slot = hash;
+    return 0;
+}
+
 static int read_system(struct reader *r, const xmlNode *root)
 {
     uint32_t port_cap = 0;
@@ -383,7 +408,7 @@ static int read_system(struct reader *r, const xmlNode *root)
         return -1;
     for (const xmlNode *n = root->children; n; n = n->next) {
         int64_t numa = TOPOLOGY_NONE;
-        const char *host;
+        uint32_t host = 0;
 
         if (n->type != XML_ELEMENT_NODE)
             continue;
@@ -391,23 +416,21 @@ static int read_system(struct reader *r, const xmlNode *root)
             return bad(r, n, ERR_PARSE, "is inside <system>, expected <cpu>");
         if (check_names(r, n) || integer(r, n, "numaid", -1, 1 << 20, &numa))
             return -1;
-        host = attr(r, n, "host_hash");
-        if (host && r->host && strcmp(host, r->host))
-            return bad(r, n, ERR_UNSUPPORTED,
-                       "is of a second host (host_hash): expected the file of one node");
-        r->host = r->host ? r->host : host;
-        if (read_children(r, n, (struct place){TOPOLOGY_NONE, TOPOLOGY_NONE, (int32_t)numa},
+        if (read_host(r, n, &host) ||
+            read_children(r, n, (struct place){TOPOLOGY_NONE, TOPOLOGY_NONE, (int32_t)numa, host},
                           &port_cap))
             return -1;
     }
     return 0;
 }
 
-/* By number where all have one, else by bus id, as nvidia-smi does; equal ones as in the file. */
+/* Host by host; by number where all have one, else by bus id, as nvidia-smi does; equal ones as in the file. */
 static int by_dev(const void *x, const void *y)
 {
     const struct topology_gpu *a = x, *b = y;
 
+    if (a->host != b->host)
+        return a->host > b->host ? 1 : -1;
     return a->dev != b->dev ? (a->dev > b->dev) - (a->dev < b->dev)
                             : (a->in_file > b->in_file) - (a->in_file < b->in_file);
 }
@@ -415,7 +438,8 @@ static int by_dev(const void *x, const void *y)
 static int by_busid(const void *x, const void *y)
 {
     const struct topology_gpu *a = x, *b = y;
-    int order = strcmp(a->busid, b->busid);
+    int order =
+        a->host != b->host ? (a->host > b->host) - (a->host < b->host) : strcmp(a->busid, b->busid);
 
     return order ? order : (a->in_file > b->in_file) - (a->in_file < b->in_file);
 }
@@ -511,6 +535,7 @@ int topology_from_xml(const char *text, size_t len, const char *file, struct are
     if (!rc) {
         t->form = r.dump ? TOPOLOGY_DUMP : TOPOLOGY_PCI_ONLY;
         t->notes = r.notes;
+        t->n_hosts += !t->n_hosts;
         order_gpus(&r);
     }
     xmlFreeDoc(doc);

@@ -337,6 +337,68 @@ START_TEST(what_is_missing_or_double_is_named)
 }
 END_TEST
 
+/* A domain's dump has CPUs of several hosts, which have the same bus ids, numbers and names: no two of one host. */
+START_TEST(hosts_are_told_apart)
+{
+    static const char host[] =
+        " <cpu host_hash=\"0x%s\" numaid=\"0\">\n"
+        "  <pci busid=\"0000:02:00.0\" class=\"0x030200\" device=\"0x2941\"><gpu dev=\"0\" "
+        "rank=\"%d\" "
+        "sm=\"100\"><nvlink target=\"fffffff:ffff:ff\" count=\"18\" "
+        "tclass=\"0x068000\"/></gpu></pci>\n"
+        "  <pci busid=\"0000:03:00.0\" class=\"0x020700\"><nic><net name=\"mlx5_0\" dev=\"0\" "
+        "speed=\"400000\"/></nic></pci>\n </cpu>\n";
+    struct topology_finding *f;
+
+    setup();
+    parse(arena_printf(&arena, "<system>\n%s%s</system>\n", arena_printf(&arena, host, "a1", 0),
+                       arena_printf(&arena, host, "b2", 1)));
+    ck_assert_uint_eq(t.n_hosts, 2);
+    ck_assert(t.gpus[0].host == 0 && t.gpus[1].host == 1 && t.nics[1].host == 1);
+    ck_assert_uint_eq(topology_check(&t, &arena, &f), 1); /* a note: no switch above them */
+    ck_assert(!f[0].warning);
+    ck_assert_int_eq(topology_to_cluster(&t, NULL, &arena, &cl, &err), -1);
+    ck_assert(err.code == ERR_UNSUPPORTED && strstr(err.msg, "devices of 2 hosts (host_hash)"));
+    /* on one host the same is a mistake */
+    parse(arena_printf(&arena, "<system>\n%s%s</system>\n", arena_printf(&arena, host, "a1", 0),
+                       arena_printf(&arena, host, "a1", 1)));
+    ck_assert_uint_eq(t.n_hosts, 1);
+    found(7, true, "bus id 0000:02:00.0 is that of line 3 too");
+    found(7, true, "dev 0 is that of the GPU of line 3 too");
+    found(8, true, "net mlx5_0 (dev 0) is that of line 4 too");
+    done();
+}
+END_TEST
+
+/* DGX-1V: six links to four of seven peers; nothing bundled has such GPUs. */
+START_TEST(a_node_of_v100s_is_described)
+{
+    static const char text[] =
+        "<system><cpu><pci busid=\"1\" class=\"0x030200\" vendor=\"0x10de\" device=\"0x1db5\">"
+        "<gpu dev=\"0\" sm=\"70\"><nvlink target=\"2\" count=\"6\" "
+        "tclass=\"0x030200\"/></gpu></pci>"
+        "<pci busid=\"2\" class=\"0x030200\" vendor=\"0x10de\" device=\"0x1db5\">"
+        "<gpu dev=\"1\" sm=\"70\"><nvlink target=\"1\" count=\"6\" "
+        "tclass=\"0x030200\"/></gpu></pci>"
+        "</cpu></system>";
+    struct cluster base;
+
+    setup();
+    parse(text);
+    ck_assert_str_eq(topology_gpu_name(&t, 1), "V100-SXM2-32GB");
+    found(1, true, "no NICs");
+    ck_assert_ptr_null(topology_base(&t));
+    ck_assert_int_eq(topology_to_cluster(&t, NULL, &arena, &cl, &err), -1);
+    ck_assert_ptr_nonnull(strstr(err.msg, "no bundled cluster has V100-SXM2-32GB; give a cluster"));
+    /* a description that calls them otherwise may be theirs; its links are 6 x 25 GB/s when it has their name */
+    ck_assert_int_eq(cluster_load("hgx-a100:gpus=2,nics=0", &arena, &base, &err), 0);
+    base.device.name = "V100-SXM2-32GB";
+    ck_assert_msg(!topology_to_cluster(&t, &base, &arena, &cl, &err), "%s", err.msg);
+    ck_assert(cl.nvlink_Bps == 150e9 && !cl.nvswitch);
+    done();
+}
+END_TEST
+
 /* ---- refusals ---- */
 
 START_TEST(a_refusal_says_what_and_where)
@@ -368,8 +430,6 @@ START_TEST(a_refusal_says_what_and_where)
         {"<system><cpu><pci class=\"0x1000000\"/></cpu></system>", "class=\"0x1000000\"",
          ERR_INVALID},
         {"<system><cpu busid=\"1\" busid=\"1\"/></system>", "no XML", ERR_PARSE}, /* given twice */
-        {"<system><cpu host_hash=\"1\"/>\n<cpu host_hash=\"2\"/></system>",
-         "line 2: <cpu> is of a second host", ERR_UNSUPPORTED},
         {"", "no matrix", ERR_PARSE},
         {"GPU0\nGPU0 Y\n", "line 2: 'Y' between GPU0 and GPU0", ERR_PARSE},
         {"GPU0 GPU1\nGPU0 X\n", "line 2: 1 columns behind 'GPU0', expected 2", ERR_PARSE},
@@ -470,6 +530,6 @@ SUITE_MAIN("model/topology", a_dump_says_gpus_links_and_speeds, what_is_assumed_
            the_matrix_of_nvidia_smi, the_matrix_as_a_terminal_shows_it,
            many_links_to_each_peer_pass_a_switch, a_sound_file_has_no_findings,
            a_slow_link_is_named, links_are_held_against_their_like,
-           what_is_missing_or_double_is_named, a_refusal_says_what_and_where,
-           what_a_file_and_its_base_do_not_say_is_refused,
+           what_is_missing_or_double_is_named, hosts_are_told_apart, a_node_of_v100s_is_described,
+           a_refusal_says_what_and_where, what_a_file_and_its_base_do_not_say_is_refused,
            a_known_device_has_the_bundled_clusters_name)
