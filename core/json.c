@@ -116,7 +116,8 @@ static int by_text(const void *a, const void *b)
     return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
 
-/* Sort the keys of each object: O(n log n) for the 10^5 members of a safetensors header. */
+/* Sort the keys of each object, where they are not written in order: O(n log n) for the 10^5 members of a safetensors
+ * header. */
 static int check_keys(const struct json_at *at, struct err *e)
 {
     struct json_at it;
@@ -125,14 +126,18 @@ static int check_keys(const struct json_at *at, struct err *e)
     if (cJSON_IsObject(at->node)) {
         size_t n = 0, i = 0;
         const char **keys;
+        bool in_order = true;
 
         for (const cJSON *c = at->node->child; c; c = c->next)
             n++;
         keys = mem_alloc(n, sizeof(*keys));
-        for (const cJSON *c = at->node->child; c; c = c->next)
+        for (const cJSON *c = at->node->child; c; c = c->next) {
             keys[i++] = c->string;
-        qsort(keys, n, sizeof(*keys), by_text);
-        for (i = 1; i < n && !rc; i++)
+            in_order = in_order && (i < 2 || strcmp(keys[i - 2], keys[i - 1]) < 0);
+        }
+        if (!in_order)
+            qsort(keys, n, sizeof(*keys), by_text);
+        for (i = 1; i < n && !in_order && !rc; i++)
             if (strcmp(keys[i - 1], keys[i]) == 0)
                 rc = json_err(at, ERR_PARSE, e, "has the key '%.100s' twice", keys[i]);
         mem_free(keys);
@@ -143,6 +148,33 @@ static int check_keys(const struct json_at *at, struct err *e)
         if (cJSON_IsObject(it.node) || cJSON_IsArray(it.node))
             rc = check_keys(&it, e);
     return rc;
+}
+
+/* Objects and lists that are open at s[at]. */
+static size_t depth_at(const char *s, size_t at)
+{
+    size_t depth = 0;
+
+    for (size_t i = 0; i < at; i++)
+        if (s[i] == '"') {
+            for (i++; i < at && s[i] != '"'; i++)
+                i += s[i] == '\\';
+        } else if (s[i] == '[' || s[i] == '{') {
+            depth++;
+        } else if (s[i] == ']' || s[i] == '}') {
+            depth -= depth > 0;
+        }
+    return depth;
+}
+
+static int not_json(const char *file, const char *text, size_t len, size_t at, struct err *e)
+{
+    if (at + 1 >= len)
+        return bad_text(file, text, at < len ? at : len, "the JSON ends too early", e);
+    return bad_text(file, text, at,
+                    depth_at(text, at) >= CJSON_NESTING_LIMIT ? "lists or objects nested too deep"
+                                                              : "not JSON",
+                    e);
 }
 
 int json_parse(struct json *j, const char *file, const char *text, size_t len, struct err *e)
@@ -165,8 +197,7 @@ int json_parse(struct json *j, const char *file, const char *text, size_t len, s
     j->root = cJSON_ParseWithLengthOpts(text + from, len - from, &end, 0);
     at = end ? (size_t)(end - text) : 0;
     if (!j->root)
-        return bad_text(file, text, at < len ? at : len,
-                        at + 1 < len ? "not JSON" : "the JSON ends too early", e);
+        return not_json(file, text, len, at, e);
     for (; at < len && text[at] && strchr(" \t\r\n", text[at]); at++)
         ;
     if (at < len) {

@@ -24,10 +24,18 @@ size_t utf8_step(const char *s, size_t n)
 
 size_t utf8_valid(const char *s, size_t n)
 {
-    size_t at = 0, step;
+    size_t at = 0, step = 1;
+    uint64_t eight;
 
-    while (at < n && (step = utf8_step(s + at, n - at)))
+    while (at < n && step) {
+        for (; n - at >= sizeof(eight); at += sizeof(eight)) { /* most text is ASCII */
+            memcpy(&eight, s + at, sizeof(eight));
+            if (eight & UINT64_C(0x8080808080808080))
+                break;
+        }
+        step = at < n ? utf8_step(s + at, n - at) : 0;
         at += step;
+    }
     return at;
 }
 

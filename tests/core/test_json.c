@@ -32,6 +32,7 @@ START_TEST(what_is_not_json_is_refused_with_its_place)
         {"{} x", "'a.json': line 1, column 4: something follows the JSON document"},
         {"{}{}", "'a.json': line 1, column 3: something follows the JSON document"},
         {"{\"a\":1,\"b\":2,\"a\":3}", "'a.json': the document has the key 'a' twice"},
+        {"{\"a\":1,\"a\":2,\"b\":3}", "'a.json': the document has the key 'a' twice"},
         {"{\"l\":[{\"x\":1,\"x\":1}]}", "'a.json': l[0] has the key 'x' twice"},
         {"{\"a\":1e400}", "'a.json': line 1, column 6: a number beyond the range of a double"},
         {"[-1e999]", "'a.json': line 1, column 2: a number beyond the range of a double"},
@@ -85,6 +86,7 @@ START_TEST(deep_nesting_is_refused_not_overflowed)
     memset(text, '[', 200000);
     ck_assert_int_eq(json_parse(&j, "a.json", text, 200000, &e), -1);
     mem_free(text);
+    ck_assert_ptr_nonnull(strstr(e.msg, "lists or objects nested too deep"));
 }
 END_TEST
 

@@ -29,6 +29,26 @@ START_TEST(what_is_no_utf8_has_none)
 }
 END_TEST
 
+/* Eight bytes at a time where they are ASCII: a stray byte is found at any place, and two-byte letters across the steps. */
+START_TEST(a_stray_byte_is_found_anywhere)
+{
+    char text[40];
+
+    for (size_t n = 0; n < sizeof(text); n++)
+        for (size_t at = 0; at < n; at++) {
+            memset(text, 'a', sizeof(text));
+            text[at] = '\xff';
+            ck_assert_uint_eq(utf8_valid(text, n), at);
+            text[at] = '\xc3';
+            ck_assert_uint_eq(utf8_valid(text, n), at); /* without its second byte */
+            if (at + 1 == n)
+                continue;
+            text[at + 1] = '\xb6';
+            ck_assert_uint_eq(utf8_valid(text, n), n);
+        }
+}
+END_TEST
+
 START_TEST(clean_names_have_no_controls_and_no_stray_bytes)
 {
     struct arena a;
@@ -43,4 +63,4 @@ START_TEST(clean_names_have_no_controls_and_no_stray_bytes)
 END_TEST
 
 SUITE_MAIN("core/utf8", well_formed_sequences_have_their_length, what_is_no_utf8_has_none,
-           clean_names_have_no_controls_and_no_stray_bytes)
+           a_stray_byte_is_found_anywhere, clean_names_have_no_controls_and_no_stray_bytes)

@@ -327,6 +327,39 @@ START_TEST(twenty_thousand_tensors_are_no_matter)
 }
 END_TEST
 
+/* A config.json of 100 MB, nearly all of it keys that are not ours, one a tensor's name with blanks; read as any other. */
+START_TEST(a_hundred_megabytes_are_no_matter)
+{
+    static const char head[] =
+        "{\"model_type\":\"llama\",\"hidden_size\":64,\"intermediate_size\":8,"
+        "\"num_hidden_layers\":1,\"num_attention_heads\":4,\"vocab_size\":9,"
+        "\"history\":[";
+    size_t n = 100u << 20, at = sizeof(head) - 1;
+    char *text = mem_alloc(n + 1, 1), *copy;
+
+    begin();
+    memcpy(text, head, at);
+    while (at < n - 2) { /* lines of 64 KiB */
+        size_t line = n - 2 - at < 65536 ? n - 2 - at : 65536;
+
+        memset(text + at, 'x', line);
+        text[at] = text[at + line - 2] = '"';
+        text[at + line - 1] = n - 2 - at > line ? ',' : ' ';
+        at += line;
+    }
+    memcpy(text + n - 2, "]}", 2);
+    ck_assert_msg(!model_from_config(text, n, "big.json", &a, &m, &e), "%s", e.msg);
+    ck_assert_uint_eq(m.total_params, 4 * 64 * 64 + 3 * 64 * 8 + 3 * 64 + 2 * 9 * 64);
+    copy = text + n / 2; /* and what is wrong in the middle of it is found */
+    copy[0] = '\xff';
+    ck_assert_int_eq(model_from_config(text, n, "big.json", &a, &m, &e), -1);
+    says("big.json");
+    says("not UTF-8");
+    mem_free(text);
+    end();
+}
+END_TEST
+
 /* ---- packed weights ---- */
 
 START_TEST(packed_weights_are_recognised)
@@ -610,8 +643,9 @@ END_TEST
 SUITE_MAIN("model/tensors", a_list_gives_the_model_of_its_config,
            fused_qkv_of_a_llama_body_is_160_matrices, a_header_has_the_shapes,
            names_may_have_spaces_and_any_letters, broken_headers_are_refused_with_file_and_tensor,
-           twenty_thousand_tensors_are_no_matter, packed_weights_are_recognised,
-           an_index_takes_shapes_from_its_shards, an_index_alone_has_names,
-           a_config_beside_gives_shapes_or_heads, broken_indices_are_refused,
-           a_plain_list_is_grouped_by_its_names, patterns_of_the_user_come_first,
-           active_experts_are_asked_for, stars_match_any_characters)
+           twenty_thousand_tensors_are_no_matter, a_hundred_megabytes_are_no_matter,
+           packed_weights_are_recognised, an_index_takes_shapes_from_its_shards,
+           an_index_alone_has_names, a_config_beside_gives_shapes_or_heads,
+           broken_indices_are_refused, a_plain_list_is_grouped_by_its_names,
+           patterns_of_the_user_come_first, active_experts_are_asked_for,
+           stars_match_any_characters)
