@@ -192,10 +192,11 @@ static int compare(struct setup *s, const struct opts *o, int argc, char **argv,
     for (size_t i = 1; i < n; i++)
         for (size_t k = 0; k < i; k++)
             if (nodes->u64s[i] == nodes->u64s[k])
-                return err_set(e, ERR_USAGE, "--nodes names %llu twice",
-                               (unsigned long long)nodes->u64s[i]);
+                return err_set(e, opts_fault(o, "nodes"), "%s names %llu twice",
+                               opts_said(o, "nodes").s, (unsigned long long)nodes->u64s[i]);
     if (n > 1 && opts_get(o, "gpus")->set)
-        return err_set(e, ERR_USAGE, "--gpus goes with one --nodes, not with a list");
+        return err_set(e, opts_fault(o, "nodes"), "%s goes with one %s, not with a list",
+                       opts_said(o, "gpus").s, opts_said(o, "nodes").s);
     for (size_t i = 0; i < n; i++) {
         if (run_block(s, nodes->set ? nodes->u64s[i] : 0, layouts, n_layouts, &s->arena, &b[i], e))
             return -1;

@@ -178,7 +178,8 @@ static int make_plan(struct setup *s, const struct opts *o, int argc, char **arg
     struct plan plan;
 
     if (nodes->set && nodes->n_list > 1)
-        return err_set(e, ERR_USAGE, "--nodes: plan takes one size, got %zu", nodes->n_list);
+        return err_set(e, opts_fault(o, "nodes"), "%s: plan takes one size, got %zu",
+                       opts_said(o, "nodes").s, nodes->n_list);
     if (file->set && !strcmp(file->text, "-"))
         return err_set(e, ERR_USAGE,
                        "-o -: the plan file needs a name; the summary goes to standard output");

@@ -83,7 +83,8 @@ static int get_plan(struct setup *s, const struct opts *o, struct plan *plan, st
                    ? -1
                    : 0;
     if (nodes->set && nodes->n_list > 1)
-        return err_set(e, ERR_USAGE, "--nodes: sim takes one size, got %zu", nodes->n_list);
+        return err_set(e, opts_fault(o, "nodes"), "%s: sim takes one size, got %zu",
+                       opts_said(o, "nodes").s, nodes->n_list);
     return setup_check_used(s, &layout, 1, e) ||
                    setup_plan(s, nodes->set ? nodes->u64s[0] : 0, layout, &s->arena, plan, e) ||
                    planner_plan(plan, &evaluate_time, &s->arena, e)

@@ -1,44 +1,31 @@
 #include "cli/model_opts.h"
 
-#include "core/suggest.h"
-
 #include <string.h>
 
-static int read_roles(const char *list, uint32_t *roles, struct err *e)
+const char *const model_opts_roles[] = {"embedding", "position", "head", "router", NULL};
+
+static int read_roles(const struct opts *o, uint32_t *roles, struct err *e)
 {
-    static const enum tensor_role may[] = {ROLE_EMBEDDING, ROLE_POSITION, ROLE_HEAD, ROLE_ROUTER};
-    const char *names[5] = {0};
-    char name[32];
-    size_t n;
+    static const enum tensor_role of[] = {ROLE_EMBEDDING, ROLE_POSITION, ROLE_HEAD, ROLE_ROUTER};
+    const struct opt_val *v = opts_get(o, "also-matrices");
 
-    for (size_t i = 0; i < 4; i++)
-        names[i] = tensor_role_name(may[i]);
-    for (const char *p = list; *p; p += n + (p[n] == ',')) {
-        size_t i = 0;
-
-        n = strcspn(p, ",");
-        snprintf(name, sizeof(name), "%.*s", (int)n, p);
-        while (i < 4 && strcmp(name, names[i]) != 0)
-            i++;
-        if (i == 4)
-            return err_set(
-                e, ERR_USAGE,
-                "--also-matrices: '%s' is not one of embedding, position, head, router%s", name,
-                suggest(name, names, 4).s);
-        if (*roles >> may[i] & 1)
-            return err_set(e, ERR_USAGE, "--also-matrices names %s twice", name);
-        *roles |= 1u << may[i];
-    }
+    for (size_t i = 0; i < v->n_list; i++)
+        for (size_t k = 0; model_opts_roles[k]; k++) {
+            if (v->list[i] != model_opts_roles[k])
+                continue;
+            if (*roles >> of[k] & 1)
+                return err_set(e, opts_fault(o, "also-matrices"), "%s names %s twice",
+                               opts_said(o, "also-matrices").s, v->list[i]);
+            *roles |= 1u << of[k];
+        }
     return 0;
 }
 
 int model_opts_read(const struct opts *o, struct model_options *out, struct err *e)
 {
-    const struct opt_val *also = opts_get(o, "also-matrices");
-
     memset(out, 0, sizeof(*out));
     out->mtp = opts_get(o, "mtp")->u64;
     out->names = opts_get(o, "names")->text;
     out->split_fused = opts_get(o, "split-fused")->u64;
-    return also->set ? read_roles(also->text, &out->also_matrices, e) : 0;
+    return read_roles(o, &out->also_matrices, e);
 }

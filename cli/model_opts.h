@@ -5,6 +5,8 @@
 #include "core/opts.h"
 #include "model/model.h"
 
+extern const char *const model_opts_roles[]; /* that a matrix optimizer may take by option */
+
 #define MODEL_OPTION_ROWS                                                                          \
     {.name = "split-fused",                                                                        \
      .type = OPT_FLAG,                                                                             \
@@ -15,8 +17,8 @@
          .meta = "FILE",                                                                           \
          .help = "patterns for a list of tensors: roles, units (docs/MODELS.md)"},                 \
     {                                                                                              \
-        .name = "also-matrices", .type = OPT_STRING, .meta = "ROLE,...", .dflt_note = "none",      \
-        .help = "also for the matrix optimizer: embedding, position, head, router"                 \
+        .name = "also-matrices", .type = OPT_LIST, .choices = model_opts_roles,                    \
+        .meta = "ROLE,...", .dflt_note = "none", .help = "also for the matrix optimizer"           \
     }
 
 /* Everything but seq_len, which is the caller's. */

@@ -151,10 +151,11 @@ const struct opt setup_options[] = {
      .dflt = "ilp",
      .help = "who chooses owners"},
     {.name = "objective",
-     .type = OPT_STRING,
+     .type = OPT_LIST,
+     .choices = planner_objective_names,
      .meta = "A,B",
      .dflt = "flops,bytes",
-     .help = "what it minimises, in order: flops, bytes, fanout, time"},
+     .help = "what it minimises, in order"},
     {.name = "mesh",
      .type = OPT_STRING,
      .meta = "p=AxB,...",
@@ -214,14 +215,16 @@ static int refuse_later(const struct opts *o, struct err *e)
     for (size_t i = 0; i < 3; i++)
         if (opts_get(o, degrees[i])->u64 != 1)
             return err_set(e, ERR_UNSUPPORTED,
-                           "--%s %llu: %s parallelism is not in this version; expected 1",
-                           degrees[i], (unsigned long long)opts_get(o, degrees[i])->u64, what[i]);
+                           "%s %llu: %s parallelism is not in this version; expected 1",
+                           opts_said(o, degrees[i]).s,
+                           (unsigned long long)opts_get(o, degrees[i])->u64, what[i]);
     if (opts_get(o, "framework")->u64 != FRAMEWORK_FSDP2)
-        return err_set(e, ERR_UNSUPPORTED, "--framework %s is not in this version; expected fsdp2",
-                       opts_get(o, "framework")->text);
+        return err_set(e, ERR_UNSUPPORTED, "%s %s is not in this version; expected fsdp2",
+                       opts_said(o, "framework").s, opts_get(o, "framework")->text);
     if (opts_get(o, "mesh")->set)
         return err_set(e, ERR_UNSUPPORTED,
-                       "--mesh is not in this version: every layout cuts over the whole world");
+                       "%s is not in this version: every layout cuts over the whole world",
+                       opts_said(o, "mesh").s);
     return 0;
 }
 
@@ -254,6 +257,8 @@ static int read_job(struct setup *s, struct err *e)
 {
     const struct opts *o = s->opts;
     struct job *j = &s->job;
+    enum assign_objective order[4];
+    uint32_t n;
 
     *j = (struct job){
         .optimizer = (enum optimizer)opts_get(o, "optimizer")->u64,
@@ -279,14 +284,17 @@ static int read_job(struct setup *s, struct err *e)
         .price_per_gpu_hour =
             opts_get(o, "price")->set ? opts_get(o, "price")->d : s->cluster.price_per_gpu_hour,
     };
+    if (planner_objectives(j->objective, order, &n, e))
+        return opts_get(o, "objective")->set == OPT_FROM_JSON
+                   ? err_prefix(e, "'%s'", opts_get(o, "job")->text)
+                   : -1;
     if (j->master_weights && j->param_dtype == DTYPE_FP32)
-        return err_set(e, ERR_INVALID,
-                       "--master-weights yes: parameters are fp32 already (--param-dtype fp32)");
+        return err_set(e, ERR_INVALID, "%s yes: parameters are fp32 already (%s fp32)",
+                       opts_said(o, "master-weights").s, opts_said(o, "param-dtype").s);
     if (learned_positions(&s->model) && j->seq_len > s->model.max_seq_len) {
         if (opts_get(o, "seq-len")->set)
-            return err_set(e, ERR_INVALID,
-                           "--seq-len %llu: '%s' has learned positions for %llu tokens",
-                           (unsigned long long)j->seq_len, s->model.name,
+            return err_set(e, ERR_INVALID, "%s %llu: '%s' has learned positions for %llu tokens",
+                           opts_said(o, "seq-len").s, (unsigned long long)j->seq_len, s->model.name,
                            (unsigned long long)s->model.max_seq_len);
         j->seq_len = s->model.max_seq_len;
     }
@@ -321,6 +329,8 @@ int setup_init(struct setup *s, struct opts *o, const char *model, struct err *e
     s->opts = o;
     if (read_job_file(o, e) || refuse_later(o, e) || model_opts_read(o, &mo, e))
         goto fail;
+    if (opts_get(o, "names")->set == OPT_FROM_JSON)
+        mo.names = setup_path(o->json_file, mo.names, &s->arena);
     mo.seq_len = opts_get(o, "seq-len")->u64;
     if (model_load_with(model, &mo, &s->arena, &s->model, e) ||
         cluster_load(cluster_path(o, &s->arena), &s->arena, &s->cluster, e))
@@ -328,8 +338,9 @@ int setup_init(struct setup *s, struct opts *o, const char *model, struct err *e
     if (opts_get(o, "gpus-per-node")->set) {
         gpn = opts_get(o, "gpus-per-node")->u64;
         if (gpn > s->cluster.gpus_per_node) {
-            err_set(e, ERR_INVALID, "--gpus-per-node %llu: a node of '%s' has %u",
-                    (unsigned long long)gpn, s->cluster.name, s->cluster.gpus_per_node);
+            err_set(e, ERR_INVALID, "%s %llu: a node of '%s' has %u",
+                    opts_said(o, "gpus-per-node").s, (unsigned long long)gpn, s->cluster.name,
+                    s->cluster.gpus_per_node);
             goto fail;
         }
         s->cluster.gpus_per_node = (uint32_t)gpn;
@@ -367,15 +378,17 @@ static int resolve_size(const struct setup *s, uint64_t nodes, struct job *j, st
     if (gpus > MAX_GPUS)
         return err_set(e, ERR_INVALID, "%llu GPUs are more than 2^24", (unsigned long long)gpus);
     if (nodes && num_ceil_div(gpus, gpn) != nodes)
-        return err_set(e, ERR_INVALID, "%llu GPUs at %llu a node fill %llu nodes, not %llu",
-                       (unsigned long long)gpus, (unsigned long long)gpn,
-                       (unsigned long long)num_ceil_div(gpus, gpn), (unsigned long long)nodes);
+        return err_set(e, ERR_INVALID, "%s %llu at %llu a node fill %llu nodes, and %s is %llu",
+                       opts_said(s->opts, "gpus").s, (unsigned long long)gpus,
+                       (unsigned long long)gpn, (unsigned long long)num_ceil_div(gpus, gpn),
+                       opts_said(s->opts, "nodes").s, (unsigned long long)nodes);
     j->gpus = (uint32_t)gpus;
     j->nodes = (uint32_t)num_ceil_div(gpus, gpn);
     if (opts_get(s->opts, "shard-group")->set && opts_get(s->opts, "shard-group")->u64 != gpus)
-        return err_set(
-            e, ERR_UNSUPPORTED, "--shard-group %llu: only the whole world (%llu) in this version",
-            (unsigned long long)opts_get(s->opts, "shard-group")->u64, (unsigned long long)gpus);
+        return err_set(e, ERR_UNSUPPORTED, "%s %llu: only the whole world (%llu) in this version",
+                       opts_said(s->opts, "shard-group").s,
+                       (unsigned long long)opts_get(s->opts, "shard-group")->u64,
+                       (unsigned long long)gpus);
     return 0;
 }
 
@@ -403,23 +416,25 @@ static int resolve_batch(const struct setup *s, struct job *j, struct err *e)
     }
     snprintf(number, sizeof(number), "%.*s", (int)num_min(len, sizeof(number) - 1), v->text);
     if (units_count(number, &batch, e))
-        return err_prefix(e, "--global-batch %s", v->text);
+        return err_prefix(e, "%s %s", opts_said(s->opts, "global-batch").s, v->text);
     if (!num_mul(j->micro_batch, j->gpus, &step) || !num_mul(step, tokens, &step) ||
         step > NUM_MAX / 2)
-        return err_set(e, ERR_OVERFLOW, "--global-batch %s: micro-batch x GPUs%s passes 2^62",
-                       v->text, tokens > 1 ? " x seq-len" : "");
+        return err_set(e, ERR_OVERFLOW, "%s %s: micro-batch x GPUs%s passes 2^62",
+                       opts_said(s->opts, "global-batch").s, v->text,
+                       tokens > 1 ? " x seq-len" : "");
     below = num_max(batch / step, 1) * step; /* 0 is no batch */
     if (batch % step || !batch)
         return err_set(e, ERR_INVALID,
-                       "--global-batch %s is no multiple of micro-batch x GPUs%s (%llu); nearest: "
+                       "%s %s is no multiple of micro-batch x GPUs%s (%llu); nearest: "
                        "%llu%s and %llu%s",
-                       v->text, tokens > 1 ? " x seq-len" : "", (unsigned long long)step,
+                       opts_said(s->opts, "global-batch").s, v->text,
+                       tokens > 1 ? " x seq-len" : "", (unsigned long long)step,
                        (unsigned long long)below, tokens > 1 ? "tok" : "",
                        (unsigned long long)(below + step), tokens > 1 ? "tok" : "");
     j->grad_accum = batch / step;
     if (j->grad_accum > 4096)
-        return err_set(e, ERR_INVALID,
-                       "--global-batch %s needs %llu micro-batches a step, more than 4096", v->text,
+        return err_set(e, ERR_INVALID, "%s %s needs %llu micro-batches a step, more than 4096",
+                       opts_said(s->opts, "global-batch").s, v->text,
                        (unsigned long long)j->grad_accum);
     return 0;
 }

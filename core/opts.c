@@ -328,6 +328,25 @@ static void underscores(char *s)
             *s = '_';
 }
 
+struct opts_said opts_said(const struct opts *o, const char *name)
+{
+    struct opts_said said;
+    char key[64];
+
+    snprintf(key, sizeof(key), "%s", name);
+    underscores(key);
+    if (opts_get(o, name)->set == OPT_FROM_JSON && o->json_file)
+        snprintf(said.s, sizeof(said.s), "'%.300s': %s", o->json_file, key);
+    else
+        snprintf(said.s, sizeof(said.s), "--%s", name);
+    return said;
+}
+
+enum err_code opts_fault(const struct opts *o, const char *name)
+{
+    return opts_get(o, name)->set == OPT_FROM_JSON ? ERR_INVALID : ERR_USAGE;
+}
+
 /* The text that one would type for this value; false when no option takes such a value. */
 static bool typed_text(const cJSON *node, struct strbuf *out)
 {
@@ -362,6 +381,10 @@ static int apply_one(struct opts *o, size_t i, const struct json_at *at, struct 
         goto out;
     }
     if (list && cJSON_IsArray(at->node)) {
+        if (!json_first(at, &it)) {
+            json_err(at, ERR_INVALID, e, "is an empty list");
+            goto out;
+        }
         for (bool ok = json_first(at, &it); ok; ok = json_next(&it)) {
             if (it.index)
                 strbuf_putc(&text, ',');
@@ -397,6 +420,7 @@ int opts_apply_json(struct opts *o, const struct json_at *at, struct err *e)
     struct json_at m;
     int rc = -1;
 
+    o->json_file = arena_strdup(&o->arena, at->file);
     for (size_t i = 0; i < o->n; i++) {
         char *key;
 

@@ -77,6 +77,7 @@ struct opts {
     size_t n, cap, cap_val, cap_heading;
     const char **pos; /* [n_pos] owned array: positional arguments, borrowed from argv */
     size_t n_pos, cap_pos;
+    const char *json_file; /* in arena: of opts_apply_json(), or NULL */
     struct arena arena;
 };
 
@@ -92,6 +93,13 @@ int opts_parse(struct opts *o, int argc, char *const *argv, struct err *e);
 int opts_positionals(const struct opts *o, size_t min, size_t max, const char *what, struct err *e);
 /* Every key must be an option that is not cli_only; options set on the command line are checked but not changed. */
 int opts_apply_json(struct opts *o, const struct json_at *at, struct err *e);
+/* An option as the user wrote it, for messages: "--seq-len", or "'job.json': seq_len" where its value is from JSON. */
+struct opts_said {
+    char s[400];
+};
+struct opts_said opts_said(const struct opts *o, const char *name);
+/* What a fault of it is: ERR_USAGE of the command line, ERR_INVALID of JSON. */
+enum err_code opts_fault(const struct opts *o, const char *name);
 /* Set one from text, as if typed (for presets); replaces any value and marks it as `from`. */
 int opts_set(struct opts *o, const char *name, const char *text, enum opt_from from, struct err *e);
 

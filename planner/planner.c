@@ -7,7 +7,7 @@
 #include <math.h>
 #include <string.h>
 
-static const char *const objective_names[] = {"flops", "bytes", "fanout", "time", NULL};
+const char *const planner_objective_names[] = {"flops", "bytes", "fanout", "time", NULL};
 
 static const char *const method_names[] = {
 #define X(method, name, help) name,
@@ -37,12 +37,12 @@ int planner_objectives(const char *text, enum assign_objective *order, uint32_t 
         int i;
 
         snprintf(word, sizeof(word), "%.*s", (int)len, at);
-        i = suggest_index(word, objective_names);
+        i = suggest_index(word, planner_objective_names);
         if (i < 0)
-            return err_set(e, ERR_UNKNOWN,
-                           "objective '%s': unknown '%s'%s; expected flops, bytes, fanout, time",
-                           text, word,
-                           suggest(word, objective_names, suggest_count(objective_names)).s);
+            return err_set(
+                e, ERR_UNKNOWN,
+                "objective '%s': unknown '%s'%s; expected flops, bytes, fanout, time", text, word,
+                suggest(word, planner_objective_names, suggest_count(planner_objective_names)).s);
         for (uint32_t k = 0; k < *n; k++)
             if (order[k] == (enum assign_objective)i)
                 return err_set(e, ERR_INVALID, "objective '%s' names %s twice", text, word);

@@ -205,7 +205,7 @@ START_TEST(wrong_job_files_are_refused)
         {"{\"seq_len\":0}", "'job.json': seq_len: '0' is out of range, expected 1 to 1048576"},
         {"{\"seq_len\":{}}", "'job.json': seq_len is not a text or number"},
         {"{\"nodes\":[1,[]]}", "'job.json': nodes[1] is not a text or number"},
-        {"{\"nodes\":[]}", "'job.json': nodes: '' has an empty element, expected a,b,c"},
+        {"{\"nodes\":[]}", "'job.json': nodes is an empty list"},
         {"{\"check\":1}", "'job.json': check is not true or false"},
         {"[]", "'job.json': the document is an array, expected an object"},
     };
