@@ -8,37 +8,30 @@
 #include <stdio.h>
 #include <string.h>
 
+/* What several call alike: GPT-2's ends and first norm; the block of Megatron's descent. */
+#define GPT2_ENDS(prefix)                                                                          \
+    [SLOT_TOKEN_EMBEDDING] = prefix "wte", [SLOT_NORM1] = "ln_1",                                  \
+    [SLOT_FINAL_NORM] = prefix "ln_f", [SLOT_HEAD] = "lm_head"
+#define MEGATRON_BLOCK(attention)                                                                  \
+    [SLOT_NORM1] = "input_layernorm", [SLOT_QKV] = attention ".query_key_value",                   \
+    [SLOT_O] = attention ".dense", [SLOT_NORM2] = "post_attention_layernorm",                      \
+    [SLOT_UP] = "mlp.dense_h_to_4h", [SLOT_DOWN] = "mlp.dense_4h_to_h"
+#define NEOX_OF                                                                                    \
+    MEGATRON_BLOCK("attention"), [SLOT_TOKEN_EMBEDDING] = "gpt_neox.embed_in",                     \
+                                 [SLOT_FINAL_NORM] = "gpt_neox.final_layer_norm"
+
 static const struct hf_names gpt2_names = {
     .layers = "h",
-    .of = {[SLOT_TOKEN_EMBEDDING] = "wte",
-           [SLOT_POSITION] = "wpe",
-           [SLOT_NORM1] = "ln_1",
-           [SLOT_QKV] = "attn.c_attn",
-           [SLOT_O] = "attn.c_proj",
-           [SLOT_NORM2] = "ln_2",
-           [SLOT_UP] = "mlp.c_fc",
-           [SLOT_DOWN] = "mlp.c_proj",
-           [SLOT_FINAL_NORM] = "ln_f",
-           [SLOT_HEAD] = "lm_head"},
+    .of = {GPT2_ENDS(""), [SLOT_POSITION] = "wpe", [SLOT_QKV] = "attn.c_attn",
+           [SLOT_O] = "attn.c_proj", [SLOT_NORM2] = "ln_2", [SLOT_UP] = "mlp.c_fc",
+           [SLOT_DOWN] = "mlp.c_proj"},
 };
 static const struct hf_names gptj_names = {
     .layers = "transformer.h",
-    .of = {[SLOT_TOKEN_EMBEDDING] = "transformer.wte",
-           [SLOT_NORM1] = "ln_1",
-           [SLOT_Q] = "attn.q_proj",
-           [SLOT_K] = "attn.k_proj",
-           [SLOT_V] = "attn.v_proj",
-           [SLOT_O] = "attn.out_proj",
-           [SLOT_UP] = "mlp.fc_in",
-           [SLOT_DOWN] = "mlp.fc_out",
-           [SLOT_FINAL_NORM] = "transformer.ln_f",
-           [SLOT_HEAD] = "lm_head"},
+    .of = {GPT2_ENDS("transformer."), [SLOT_Q] = "attn.q_proj", [SLOT_K] = "attn.k_proj",
+           [SLOT_V] = "attn.v_proj", [SLOT_O] = "attn.out_proj", [SLOT_UP] = "mlp.fc_in",
+           [SLOT_DOWN] = "mlp.fc_out"},
 };
-#define NEOX_OF                                                                                    \
-    [SLOT_TOKEN_EMBEDDING] = "gpt_neox.embed_in", [SLOT_NORM1] = "input_layernorm",                \
-    [SLOT_QKV] = "attention.query_key_value", [SLOT_O] = "attention.dense",                        \
-    [SLOT_NORM2] = "post_attention_layernorm", [SLOT_UP] = "mlp.dense_h_to_4h",                    \
-    [SLOT_DOWN] = "mlp.dense_4h_to_h", [SLOT_FINAL_NORM] = "gpt_neox.final_layer_norm"
 static const struct hf_names neox_names = {
     .layers = "gpt_neox.layers",
     .of = {NEOX_OF, [SLOT_HEAD] = "embed_out"},
@@ -66,15 +59,8 @@ static const struct hf_names opt_names = {
 };
 static const struct hf_names bloom_names = {
     .layers = "h",
-    .of = {[SLOT_TOKEN_EMBEDDING] = "word_embeddings",
-           [SLOT_EMBED_NORM] = "word_embeddings_layernorm",
-           [SLOT_NORM1] = "input_layernorm",
-           [SLOT_QKV] = "self_attention.query_key_value",
-           [SLOT_O] = "self_attention.dense",
-           [SLOT_NORM2] = "post_attention_layernorm",
-           [SLOT_UP] = "mlp.dense_h_to_4h",
-           [SLOT_DOWN] = "mlp.dense_4h_to_h",
-           [SLOT_FINAL_NORM] = "ln_f",
+    .of = {MEGATRON_BLOCK("self_attention"), [SLOT_TOKEN_EMBEDDING] = "word_embeddings",
+           [SLOT_EMBED_NORM] = "word_embeddings_layernorm", [SLOT_FINAL_NORM] = "ln_f",
            [SLOT_HEAD] = "lm_head"},
 };
 static const struct hf_names falcon_two_norms = {
@@ -83,15 +69,8 @@ static const struct hf_names falcon_two_norms = {
 };
 static const struct hf_names falcon_names = {
     .layers = "transformer.h",
-    .of = {[SLOT_TOKEN_EMBEDDING] = "transformer.word_embeddings",
-           [SLOT_NORM1] = "input_layernorm",
-           [SLOT_QKV] = "self_attention.query_key_value",
-           [SLOT_O] = "self_attention.dense",
-           [SLOT_NORM2] = "post_attention_layernorm",
-           [SLOT_UP] = "mlp.dense_h_to_4h",
-           [SLOT_DOWN] = "mlp.dense_4h_to_h",
-           [SLOT_FINAL_NORM] = "transformer.ln_f",
-           [SLOT_HEAD] = "lm_head"},
+    .of = {MEGATRON_BLOCK("self_attention"), [SLOT_TOKEN_EMBEDDING] = "transformer.word_embeddings",
+           [SLOT_FINAL_NORM] = "transformer.ln_f", [SLOT_HEAD] = "lm_head"},
     .also = &falcon_two_norms,
 };
 static const struct hf_names mpt_names = {
@@ -109,16 +88,9 @@ static const struct hf_names mpt_names = {
 };
 static const struct hf_names qwen_names = {
     .layers = "transformer.h",
-    .of = {[SLOT_TOKEN_EMBEDDING] = "transformer.wte",
-           [SLOT_NORM1] = "ln_1",
-           [SLOT_QKV] = "attn.c_attn",
-           [SLOT_O] = "attn.c_proj",
-           [SLOT_NORM2] = "ln_2",
-           [SLOT_UP] = "mlp.w1",
-           [SLOT_GATE] = "mlp.w2",
-           [SLOT_DOWN] = "mlp.c_proj",
-           [SLOT_FINAL_NORM] = "transformer.ln_f",
-           [SLOT_HEAD] = "lm_head"},
+    .of = {GPT2_ENDS("transformer."), [SLOT_QKV] = "attn.c_attn", [SLOT_O] = "attn.c_proj",
+           [SLOT_NORM2] = "ln_2", [SLOT_UP] = "mlp.w1", [SLOT_GATE] = "mlp.w2",
+           [SLOT_DOWN] = "mlp.c_proj"},
 };
 static const struct hf_names phi_msft_names = {
     .layers = "transformer.h",
@@ -461,10 +433,8 @@ static int read_qwen(struct hf *h, struct err *e)
     return one_kind(h, &l, "num_hidden_layers", e);
 }
 
-static const char *const gpt2_refused[] = {"add_cross_attention", NULL};
-
 const struct hf_family hf_gpt_families[] = {
-    {.type = "gpt2", .names = &gpt2_names, .read = read_gpt2, .refused = gpt2_refused},
+    {.type = "gpt2", .names = &gpt2_names, .read = read_gpt2},
     {.type = "gptj", .names = &gptj_names, .read = read_gptj},
     {.type = "gpt_neox", .names = &neox_names, .read = read_neox},
     {.type = "gpt_neox_reward_model", .names = &neox_reward_names, .read = read_neox_reward},
