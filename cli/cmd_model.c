@@ -447,42 +447,24 @@ static int as_json(const struct view *v, int argc, char **argv, struct strbuf *o
 
 /* ---- the command ---- */
 
-static int list(enum table_format format, int argc, char **argv, struct strbuf *out, struct err *e)
+static int list(struct arena *a, struct table *t, struct err *e)
 {
-    struct arena a;
-    struct table t;
-    int rc = 0;
-
-    arena_init(&a);
-    table_init(&t, list_cols, N_COLS(list_cols));
-    for (const char *const *name = model_bundled_names(); *name && !rc; name++) {
+    table_init(t, list_cols, N_COLS(list_cols));
+    for (const char *const *name = model_bundled_names(); *name; name++) {
         struct model m;
 
-        rc = model_load(*name, 4096, &a, &m, e);
-        if (rc)
-            break;
-        table_row(&t);
-        table_set_str(&t, "name", m.name);
-        table_set_str(&t, "arch", m.arch);
-        table_set_u64(&t, "layers", m.n_layers);
-        table_set_u64(&t, "hidden", m.hidden);
-        table_set_u64(&t, "vocab", m.vocab);
-        table_set_u64(&t, "total_params", m.total_params);
-        table_set_u64(&t, "active_params", m.active_params);
+        if (model_load(*name, 4096, a, &m, e))
+            return -1;
+        table_row(t);
+        table_set_str(t, "name", m.name);
+        table_set_str(t, "arch", m.arch);
+        table_set_u64(t, "layers", m.n_layers);
+        table_set_u64(t, "hidden", m.hidden);
+        table_set_u64(t, "vocab", m.vocab);
+        table_set_u64(t, "total_params", m.total_params);
+        table_set_u64(t, "active_params", m.active_params);
     }
-    if (format == TABLE_AS_JSON) {
-        cJSON *doc = output_document("ballast-models", 1, argc, argv);
-
-        json_add_tree(doc, "models", table_to_json(&t));
-        json_print(doc, true, out);
-        strbuf_putc(out, '\n');
-        json_free(doc);
-    } else {
-        table_print(&t, format, out);
-    }
-    table_release(&t);
-    arena_release(&a);
-    return rc;
+    return 0;
 }
 
 static int view_init(struct view *v, const struct opts *o, struct arena *a, struct err *e)
@@ -522,11 +504,6 @@ static int run(const struct opts *o, struct arena *a, int argc, char **argv, str
 {
     struct view v;
 
-    if (opts_get(o, "list")->set)
-        return opts_positionals(o, 0, 0, "--list", e) ||
-                       list((enum table_format)opts_get(o, "format")->u64, argc, argv, out, e)
-                   ? -1
-                   : 0;
     if (opts_positionals(o, 1, 1, "MODEL", e) || view_init(&v, o, a, e))
         return -1;
     return v.format == TABLE_AS_JSON ? as_json(&v, argc, argv, out, e) : as_rows(&v, out, e);
@@ -549,6 +526,8 @@ int cmd_model(int argc, char **argv, struct err *e)
         .rows = rows,
         .n_rows = sizeof(rows) / sizeof(rows[0]),
         .run = run,
+        .bundled = "models",
+        .list = list,
     };
 
     return command_plain(&command, argc, argv, e);

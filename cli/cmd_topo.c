@@ -260,48 +260,35 @@ static void as_csv(const struct shown *s, struct arena *a, bool with_constants, 
     print_table(&t, TABLE_AS_CSV, out);
 }
 
-static int list_bundled(enum table_format format, struct arena *a, int argc, char **argv,
-                        struct strbuf *out, struct err *e)
+static int list(struct arena *a, struct table *t, struct err *e)
 {
-    struct table t;
-    int rc = 0;
-
-    table_init(&t, list_cols, N_COLS(list_cols));
-    for (size_t i = 0; i < bundled_clusters_n && !rc; i++) {
+    table_init(t, list_cols, N_COLS(list_cols));
+    for (size_t i = 0; i < bundled_clusters_n; i++) {
         struct cluster c;
 
-        rc = cluster_load(bundled_clusters[i].name, a, &c, e);
-        if (rc)
-            break;
-        table_row(&t);
-        table_set_str(&t, "name", c.name);
-        table_set_u64(&t, "gpus_per_node", c.gpus_per_node);
-        table_set_str(&t, "device", c.device.name);
-        table_set_u64(&t, "memory_gib", c.device.memory_bytes);
-        table_set_double(&t, "nvlink_GBps", c.nvlink_Bps / 1e9);
-        table_set_u64(&t, "nics_per_node", c.nics_per_node);
-        table_set_double(&t, "nic_GBps", c.nic_Bps / 1e9);
-        table_set_str(&t, "summary", c.summary);
+        if (cluster_load(bundled_clusters[i].name, a, &c, e))
+            return -1;
+        table_row(t);
+        table_set_str(t, "name", c.name);
+        table_set_u64(t, "gpus_per_node", c.gpus_per_node);
+        table_set_str(t, "device", c.device.name);
+        table_set_u64(t, "memory_gib", c.device.memory_bytes);
+        table_set_double(t, "nvlink_GBps", c.nvlink_Bps / 1e9);
+        table_set_u64(t, "nics_per_node", c.nics_per_node);
+        table_set_double(t, "nic_GBps", c.nic_Bps / 1e9);
+        table_set_str(t, "summary", c.summary);
     }
-    if (format == TABLE_AS_JSON) {
-        cJSON *doc = output_document("ballast-clusters", 1, argc, argv);
+    return 0;
+}
 
-        json_add_tree(doc, "clusters", table_to_json(&t));
-        json_print(doc, true, out);
-        strbuf_putc(out, '\n');
-        json_free(doc);
-    } else {
-        table_print(&t, format, out);
-    }
-    if (format == TABLE_AS_TABLE || format == TABLE_AS_MD) {
-        strbuf_puts(out, "\nalso: ");
-        for (size_t i = 0; i < cluster_n_aliases; i++)
-            strbuf_printf(out, "%s%s = %s", i ? ", " : "", cluster_aliases[i].name,
-                          cluster_aliases[i].bundled);
-        strbuf_putc(out, '\n');
-    }
-    table_release(&t);
-    return rc;
+static const char *aliases(struct arena *a)
+{
+    const char *text = "also:";
+
+    for (size_t i = 0; i < cluster_n_aliases; i++)
+        text = arena_printf(a, "%s%s %s = %s", text, i ? "," : "", cluster_aliases[i].name,
+                            cluster_aliases[i].bundled);
+    return text;
 }
 
 /* The cluster, its topology file, or of a file that lacks something only that. */
@@ -336,10 +323,6 @@ static int run(const struct opts *o, struct arena *a, int argc, char **argv, str
     struct cluster c;
     struct topology t;
 
-    if (opts_get(o, "list")->set)
-        return opts_positionals(o, 0, 0, "--list", e) || list_bundled(format, a, argc, argv, out, e)
-                   ? -1
-                   : 0;
     if (opts_positionals(o, 1, 1, "CLUSTER", e))
         return -1;
     if (export && (with_constants || opts_get(o, "format")->set || opts_get(o, "nodes")->set))
@@ -384,6 +367,9 @@ int cmd_topo(int argc, char **argv, struct err *e)
         .rows = rows,
         .n_rows = sizeof(rows) / sizeof(rows[0]),
         .run = run,
+        .bundled = "clusters",
+        .list = list,
+        .below = aliases,
     };
 
     return command_plain(&command, argc, argv, e);

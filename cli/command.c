@@ -71,6 +71,39 @@ int command_run(const struct command_frame *f, int argc, char **argv, struct err
     return status;
 }
 
+static int list_bundled(const struct plain_command *c, const struct opts *o, struct arena *a,
+                        int argc, char **argv, struct strbuf *out, struct err *e)
+{
+    enum table_format format = (enum table_format)opts_get(o, "format")->u64;
+    struct table t;
+    int rc;
+
+    if (opts_positionals(o, 0, 0, "--list", e))
+        return -1;
+    for (size_t i = 0; i < o->n; i++) {
+        const char *name = o->opt[i]->name;
+
+        if (o->val[i].set && strcmp(name, "list") && strcmp(name, "format") &&
+            strcmp(name, "output"))
+            return err_set(e, ERR_USAGE, "--%s has no effect beside --list", name);
+    }
+    rc = c->list(a, &t, e);
+    if (!rc && format == TABLE_AS_JSON) {
+        cJSON *doc = output_document(arena_printf(a, "ballast-%s", c->bundled), 1, argc, argv);
+
+        json_add_tree(doc, c->bundled, table_to_json(&t));
+        json_print(doc, true, out);
+        strbuf_putc(out, '\n');
+        json_free(doc);
+    } else if (!rc) {
+        table_print(&t, format, out);
+        if (c->below && format != TABLE_AS_CSV)
+            strbuf_printf(out, "\n%s\n", c->below(a));
+    }
+    table_release(&t);
+    return rc;
+}
+
 int command_plain(const struct plain_command *c, int argc, char **argv, struct err *e)
 {
     struct strbuf out;
@@ -90,7 +123,8 @@ int command_plain(const struct plain_command *c, int argc, char **argv, struct e
     strbuf_init(&out);
     status = opts_parse(&o, argc - 1, argv + 1, e) || output_check_targets(&o, e) ? -1 : 0;
     if (!status)
-        status = c->run(&o, &a, argc, argv, &out, e);
+        status = c->list && opts_get(&o, "list")->set ? list_bundled(c, &o, &a, argc, argv, &out, e)
+                                                      : c->run(&o, &a, argc, argv, &out, e);
     if (status >= 0 && output_write(opts_get(&o, "output")->text, &out, e))
         status = -1;
     strbuf_release(&out);

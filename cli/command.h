@@ -28,6 +28,10 @@ struct plain_command {
     /* Fills `out`. Returns 0, 1 or -1. */
     int (*run)(const struct opts *o, struct arena *a, int argc, char **argv, struct strbuf *out,
                struct err *e);
+    /* --list, which stands alone: what is bundled, a row each, called so in JSON ("models"); NULL: no such option. */
+    const char *bundled;
+    int (*list)(struct arena *a, struct table *t, struct err *e);
+    const char *(*below)(struct arena *a); /* a line below the list for reading, or NULL */
 };
 int command_plain(const struct plain_command *c, int argc, char **argv, struct err *e);
 

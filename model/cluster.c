@@ -72,6 +72,11 @@ static int load_file(const char *path, struct arena *a, struct cluster *c, struc
         rc = topology_parse(text, len, path, a, &t, e) || topology_to_cluster(&t, NULL, a, c, e)
                  ? -1
                  : 0;
+    else if (strcspn(text, "{[") == len) /* not even cut short or wrong */
+        rc = err_set(e, ERR_PARSE,
+                     "'%.200s' is neither JSON nor a topology file, NCCL's XML or the text of "
+                     "nvidia-smi topo -m",
+                     path);
     else
         rc = load_json(text, len, path, a, c, e);
     mem_free(text);

@@ -294,5 +294,5 @@ const char *cluster_line_node(const char *what, struct arena *a)
 
     if (!at)
         at = strchr(what, ':') ? strstr(strchr(what, ':'), ",node=") : NULL;
-    return at ? arena_strndup(a, at + 6, strcspn(at + 6, ",")) : NULL;
+    return at && at[6] && at[6] != ',' ? arena_strndup(a, at + 6, strcspn(at + 6, ",")) : NULL;
 }
