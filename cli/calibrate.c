@@ -761,7 +761,8 @@ int calibrate_main(int argc, char **argv)
     if (opts_wants_help(argc - 1, argv + 1))
         status = help(&c.opts);
     else if (!opts_parse(&c.opts, argc - 1, argv + 1, &e) &&
-             !opts_positionals(&c.opts, 0, 0, "", &e) && !machine_open(&c.on, &c.opts, &e))
+             !opts_positionals(&c.opts, 0, 0, "", &e) && !output_check_targets(&c.opts, &e) &&
+             !machine_open(&c.on, &c.opts, &e))
         status = run(&c, &e);
     if (!status && c.on.t.rank == 0 && output_write(NULL, &c.out, &e))
         status = -1;

@@ -192,8 +192,10 @@ static int simulate(struct setup *s, const struct opts *o, int argc, char **argv
     if (trace->set && !strcmp(trace->text, "-"))
         return err_set(e, ERR_USAGE,
                        "--trace -: the trace needs a name; the result goes to standard output");
-    if (get_plan(s, o, plan, e) || evaluate(plan, &so, &s->arena, &x, e))
+    if (get_plan(s, o, plan, e))
         return -1;
+    if (evaluate(plan, &so, &s->arena, &x, e))
+        return opts_get(o, "plan")->set ? err_prefix(e, "'%s'", opts_get(o, "plan")->text) : -1;
     if (trace->set && sim_write_trace(trace->text, &x.program, &x.p, e))
         return -1;
     if (f == TABLE_AS_JSON)

@@ -348,23 +348,26 @@ static int other_cluster(struct session *s, struct err *e)
 static int session_run(struct session *s, int argc, char **argv, struct err *e)
 {
     const char *plant = opts_get(&s->opts, "plant")->text;
+    char with[48] = "";
 
     if (plant && plant_parse(plant, &s->plant, e))
         return -1;
     if (opts_positionals(&s->opts, 1, 1, "PLAN", e) || check_files(s, e) ||
-        plan_load(s->opts.pos[0], &s->arena, &s->plan, e) || other_cluster(s, e) ||
-        layout_check(&s->plan, e) || layout_lower(&s->plan, &s->arena, &s->program, e))
+        plan_load(s->opts.pos[0], &s->arena, &s->plan, e) || other_cluster(s, e))
         return -1;
+    if (layout_check(&s->plan, e) || layout_lower(&s->plan, &s->arena, &s->program, e))
+        return err_prefix(e, "'%s'", s->opts.pos[0]);
     if (opts_get(&s->opts, "owners")->set && s->on.t.size == 1)
         return exec_owners(
             &s->plan, &s->program, &s->on, (uint32_t)opts_get(&s->opts, "steps")->u64,
             (enum table_format)opts_get(&s->opts, "format")->u64, argc, argv, &s->out, e);
     if (opts_get(&s->opts, "owners")->set)
         return err_set(e, ERR_USAGE, "--owners plays all ranks in one process: no mpirun");
+    if (s->on.t.size == 1)
+        snprintf(with, sizeof(with), "; start it with mpirun -np %u", s->plan.world);
     if (s->on.t.size != s->plan.world)
         return err_set(e, ERR_INVALID, "'%s' is for %u ranks, this job has %u%s", s->opts.pos[0],
-                       s->plan.world, s->on.t.size,
-                       s->on.t.size == 1 ? "; start it with mpirun -np" : "");
+                       s->plan.world, s->on.t.size, with);
     s->o = (struct run_options){.seed = opts_get(&s->opts, "seed")->u64,
                                 .ordered = opts_get(&s->opts, "deterministic")->set,
                                 .lr = opts_get(&s->opts, "lr")->d,

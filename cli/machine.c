@@ -53,7 +53,7 @@ const struct opt machine_rows[] = {
     {.name = "watchdog",
      .type = OPT_TIME,
      .dflt = "60s",
-     .help = "give up when nothing moves for so long"},
+     .help = "give up when nothing moves for so long; 0: the default"},
 };
 const size_t machine_n_rows = sizeof(machine_rows) / sizeof(machine_rows[0]);
 

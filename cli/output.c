@@ -44,6 +44,20 @@ static const char *value_of(const struct opts *o, const char *name)
     return NULL;
 }
 
+/* Nothing of it stays. A pipe or a device is not opened twice. */
+static int check_writable(const char *path, struct err *e)
+{
+    struct file_out f;
+    struct stat st;
+
+    if (!stat(path, &st) && !S_ISREG(st.st_mode) && !S_ISDIR(st.st_mode))
+        return 0;
+    if (file_out_open(&f, path, e))
+        return -1;
+    file_out_abort(&f);
+    return 0;
+}
+
 int output_check_targets(const struct opts *o, struct err *e)
 {
     static const char *const outs[] = {"output", "trace", "steps-file"}, *const ins[] = {
@@ -75,6 +89,8 @@ int output_check_targets(const struct opts *o, struct err *e)
         if (hit)
             return err_set(e, ERR_INVALID, "--%s '%s' is the input '%s'; expected another file",
                            outs[i], out, hit);
+        if (out && strcmp(out, "-") && check_writable(out, e))
+            return err_prefix(e, "--%s", outs[i]);
     }
     return 0;
 }

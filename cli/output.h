@@ -8,7 +8,8 @@
 
 /* The text to a file (written whole or not at all), or to stdout when path is NULL or "-". ERR_EXTERNAL. */
 int output_write(const char *path, const struct strbuf *text, struct err *e);
-/* Refuse an --output or --trace that is one of the command's own input files, by device and inode. */
+/* Refuse an --output, --trace or --steps-file that is one of the command's own input files, by device and inode, or that
+ * cannot be written: before the work, not after it. */
 int output_check_targets(const struct opts *o, struct err *e);
 /* Whatever stdio holds for stdout is out, or ERR_EXTERNAL. */
 int output_flush(struct err *e);

@@ -31,6 +31,9 @@ void plan_segments(const struct plan *p, uint32_t u,
                    void *ctx);
 /* The optimizer that updates t. */
 enum optimizer plan_optimizer_of(const struct plan *p, const struct tensor *t);
+/* plan_slots.c: does each step of the model that graph.c builds find its tensors, with the sizes that the classes give, and is
+ * no tensor left over? ERR_INVALID names file, class and tensor. O(tensors + classes x units). */
+int plan_check_slots(const struct model *m, uint64_t seq_len, const char *file, struct err *e);
 /* Elements of one rank's slice of the flat space, or 0 when nothing is cut that way. */
 uint64_t plan_flat_slice(const struct plan *p);
 

@@ -383,49 +383,6 @@ static int read_tensors(struct reader *r, struct tables *t, struct model_builder
     return 0;
 }
 
-/* Elements that a class's dimensions give a weight; UINT64_MAX: they do not say. */
-static uint64_t elements_of(const struct unit_class *c, const struct model *m,
-                            enum tensor_slot slot)
-{
-    uint64_t q = (uint64_t)c->n_heads * c->head_dim, kv = (uint64_t)c->n_kv_heads * c->head_dim;
-    uint64_t words = c->embed_dim ? c->embed_dim : c->hidden;
-
-    switch (slot) {
-    case SLOT_TOKEN_EMBEDDING:
-    case SLOT_HEAD:
-        return c->vocab * words;
-    case SLOT_PROJECT_IN:
-    case SLOT_PROJECT_OUT:
-        return words * c->hidden;
-    case SLOT_POSITION:
-        return (c->positions ? c->positions : m->max_seq_len) * c->hidden;
-    case SLOT_NORM1_POST:
-    case SLOT_NORM2_POST:
-    case SLOT_EMBED_NORM:
-    case SLOT_NORM1:
-    case SLOT_NORM2:
-    case SLOT_FINAL_NORM:
-        return c->hidden;
-    case SLOT_Q:
-        return (c->output_gate ? 2 : 1) * q * c->hidden;
-    case SLOT_O:
-        return unit_class_v_width(c) * c->hidden;
-    case SLOT_GATE_UP:
-        return 2 * c->ffn * c->hidden;
-    case SLOT_ROUTER:
-        return c->n_experts * c->hidden;
-    case SLOT_K:
-    case SLOT_V:
-        return kv * c->hidden;
-    case SLOT_QKV:
-        return (q + 2 * kv) * c->hidden;
-    case SLOT_DOWN:
-        return c->ffn * c->hidden;
-    default:
-        return UINT64_MAX;
-    }
-}
-
 /* The sizes that a model and its classes claim against units and shapes. */
 static int check_dimensions(struct reader *r, const struct json_at *model)
 {
@@ -446,18 +403,8 @@ static int check_dimensions(struct reader *r, const struct json_at *model)
                             "unit %" PRIu32 " has %" PRIu64 ", %" PRIu64 ", %d",
                             m->hidden, m->vocab, m->tied, u, c->hidden, c->vocab, c->tied);
     }
-    for (uint32_t i = 0; i < m->n_tensors; i++) {
-        const struct tensor *t = &m->tensors[i];
-        const struct unit_class *c = &m->classes[m->units[t->unit].class_id];
-        uint64_t want = t->is_bias ? UINT64_MAX : elements_of(c, m, t->slot);
-
-        has_head_weight |= t->slot == SLOT_HEAD && !t->is_bias;
-        if (want != UINT64_MAX && want != t->numel)
-            return json_err(model, ERR_INVALID, r->e,
-                            "has class %" PRIu32 ", whose dimensions give '%.60s' %" PRIu64
-                            " elements, but its shape has %" PRIu64,
-                            m->units[t->unit].class_id, t->name, want, t->numel);
-    }
+    for (uint32_t i = 0; i < m->n_tensors; i++)
+        has_head_weight |= m->tensors[i].slot == SLOT_HEAD && !m->tensors[i].is_bias;
     if (!m->n_units || (m->vocab && m->classes[m->units[0].class_id].kind == UNIT_LAYER &&
                         m->classes[m->units[m->n_units - 1].class_id].kind == UNIT_LAYER))
         return json_err(model, ERR_INVALID, r->e, "has vocab %" PRIu64 ", but no unit of words",
@@ -498,7 +445,9 @@ static int check_model(struct reader *r, const struct json_at *model, struct tab
     for (bool ok = json_first(&t->tensors, &row); ok; ok = json_next(&row))
         if (read_row(&row, &x, r->e) || check_row(r, &row, &x, (uint32_t)row.index))
             return -1;
-    return check_dimensions(r, model) || expect(model, "total_params", m->total_params, r->e) ||
+    return check_dimensions(r, model) ||
+                   plan_check_slots(m, r->p->job.seq_len, model->file, r->e) ||
+                   expect(model, "total_params", m->total_params, r->e) ||
                    expect(model, "matrix_params", m->matrix_params, r->e)
                ? -1
                : 0;

@@ -2,6 +2,7 @@
 #ifndef BALLAST_TESTS_LAYOUTS_PLANS_H
 #define BALLAST_TESTS_LAYOUTS_PLANS_H
 
+#include "core/num.h"
 #include "layouts/layout.h"
 #include "tests/suite.h"
 
@@ -138,6 +139,22 @@ static inline void plans_make(struct plan *p, struct arena *a, const char *model
     plans_owners(p);
     p->solver = "by hand";
     p->reproducible = true;
+}
+
+/* Loads as the layout has them, for a plan that is to be read back. */
+static inline void plans_loads(struct plan *p, struct arena *a)
+{
+    p->load_flops = ARENA_NEW(a, uint64_t, p->world);
+    p->load_bytes = ARENA_NEW(a, uint64_t, p->world);
+    layout_loads(p, p->load_flops, p->load_bytes);
+    for (uint32_t r = 0; r < p->world; r++) {
+        p->flops_max = num_max(p->flops_max, p->load_flops[r]);
+        p->bytes_max = num_max(p->bytes_max, p->load_bytes[r]);
+        p->flops_mean += (double)p->load_flops[r] / p->world;
+        p->bytes_mean += (double)p->load_bytes[r] / p->world;
+    }
+    p->bound = p->flops_max;
+    p->optimal = true;
 }
 
 static inline void plans_lower(const struct plan *p, struct arena *a, struct program *prog)

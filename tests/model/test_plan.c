@@ -1,5 +1,4 @@
 /* Plan files: written, read back, lowered to the same program; placed from the file alone; refused when they lie. */
-#include "core/num.h"
 #include "planner/planner.h"
 #include "tests/layouts/plans.h"
 
@@ -9,21 +8,6 @@ static struct arena a;
 static struct plan plan, again;
 static struct err e;
 
-static void fill_loads(struct plan *p)
-{
-    p->load_flops = ARENA_NEW(&a, uint64_t, p->world);
-    p->load_bytes = ARENA_NEW(&a, uint64_t, p->world);
-    layout_loads(p, p->load_flops, p->load_bytes);
-    for (uint32_t r = 0; r < p->world; r++) {
-        p->flops_max = num_max(p->flops_max, p->load_flops[r]);
-        p->bytes_max = num_max(p->bytes_max, p->load_bytes[r]);
-        p->flops_mean += (double)p->load_flops[r] / p->world;
-        p->bytes_mean += (double)p->load_bytes[r] / p->world;
-    }
-    p->bound = p->flops_max;
-    p->optimal = true;
-}
-
 static void make(const char *model, const char *layout, const struct job *j, uint32_t world)
 {
     arena_init(&a);
@@ -31,7 +15,7 @@ static void make(const char *model, const char *layout, const struct job *j, uin
     MUST(cluster_load("dgx-a100", &a, &plan.cluster, &e) == 0 &&
              cluster_resize(&plan.cluster, plan.job.nodes, &e) == 0,
          "%s", e.msg);
-    fill_loads(&plan);
+    plans_loads(&plan, &a);
 }
 
 static char *text_of(const struct plan *p)
@@ -447,11 +431,10 @@ static const struct {
     {"owner", "\"model\"", "\"vocab\": 0", "\"vocab\": 1", "model"},
     {"owner", "\"classes\"", "\"hidden\": 48", "\"hidden\": 49", "has hidden 48"},
     {"owner", "\"classes\"", "\"ffn\": 160", "\"ffn\": 161",
-     "dimensions give 'layers.0.down.weight'"},
-    {"owner", "\"classes\"", "\"heads\": 4", "\"heads\": 5", "dimensions give 'layers.0.q.weight'"},
-    {"owner", "\"classes\"", "\"heads\": 4", "\"heads\": 0", "dimensions give 'layers.0.q.weight'"},
-    {"owner", "\"classes\"", "\"kv_heads\": 4", "\"kv_heads\": 5",
-     "dimensions give 'layers.0.k.weight'"},
+     "dimensions give 'layers.0.up1.weight'"},
+    {"owner", "\"classes\"", "\"heads\": 4", "\"heads\": 5", "has heads 5, kv_heads 4"},
+    {"owner", "\"classes\"", "\"heads\": 4", "\"heads\": 0", "has heads 0, kv_heads 4"},
+    {"owner", "\"classes\"", "\"kv_heads\": 4", "\"kv_heads\": 5", "has heads 4, kv_heads 5"},
     {"owner", "\"classes\"", "\"tied\": false", "\"tied\": true", "tied"},
     {"owner", "\"units\"", "\"class\": 0", "\"class\": 1", "units[0].class is 1"},
     {"owner", "\"units\"", "\"tensors\": 11", "\"tensors\": 10", "is of unit 0, expected 1"},
@@ -508,7 +491,7 @@ START_TEST(vectors_of_a_unit_have_one_owner)
     memset(plan.load_flops, 0, 8 * sizeof(uint64_t));
     plan.flops_max = plan.bytes_max = 0;
     plan.flops_mean = plan.bytes_mean = 0;
-    fill_loads(&plan);
+    plans_loads(&plan, &a);
     text = text_of(&plan);
     ck_assert_msg(plan_from_json(text, strlen(text), "plan.json", &a, &again, &e) == 0, "%s",
                   e.msg);

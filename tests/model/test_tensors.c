@@ -2,6 +2,7 @@
  * a model are held against each other. */
 #include "core/file.h"
 #include "model/graph.h"
+#include "model/plan_json.h"
 #include "model/tensors.h"
 #include "tests/model/families.h"
 #include "tests/suite.h"
@@ -149,6 +150,7 @@ START_TEST(a_list_gives_the_model_of_its_config)
         MUST(model_from_config(families[i].config, strlen(families[i].config), "c", &a, &by_config,
                                &e) == 0,
              "%s", e.msg);
+        MUST(plan_check_slots(&by_config, 0, "c", &e) == 0, "%s: %s", families[i].name, e.msg);
         recurrent = !strncmp(by_config.arch, "qwen3_5", 7) ||
                     !strcmp(by_config.arch, "qwen3_next") || !strcmp(by_config.arch, "nemotron_h");
         for (uint32_t c = 0; c < by_config.n_classes; c++)
@@ -156,6 +158,7 @@ START_TEST(a_list_gives_the_model_of_its_config)
                 p.active_experts = by_config.classes[c].n_active;
         list_of(&by_config, &l);
         MUST(model_from_tensors(&l, &p, &a, &m, &e) == 0, "%s: %s", families[i].name, e.msg);
+        MUST(plan_check_slots(&m, 0, "l", &e) == 0, "%s: %s", families[i].name, e.msg);
         MUST(m.total_params == by_config.total_params, "%s: %llu", families[i].name,
              (unsigned long long)m.total_params);
         MUST(m.matrix_params == by_config.matrix_params, "%s: matrices %llu, expected %llu",
