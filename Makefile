@@ -120,7 +120,7 @@ CASES       := $(sort $(wildcard tests/cli/*.case))
 SCRIPTS := $(filter-out %/lib.sh,$(sort $(wildcard tests/mpi/*.sh tests/gpu/*.sh)))
 C_FILES     := $(sort $(wildcard $(foreach d,$(FOLDERS) tests tests/*,$(d)/*.c $(d)/*.h $(d)/*.cu $(d)/*.cuh $(d)/*.cc)))
 
-.PHONY: all run test test-run check-san check-deps ptxas fuzz fuzz-run model-table bench bench-exec check-exec gpu-bundle gpu-check standin format format-check \
+.PHONY: all run test test-run check-san check-deps ptxas fuzz fuzz-run model-table bench bench-sim bench-exec check-exec gpu-bundle gpu-check standin format format-check \
         install install-files uninstall clean help \
         install-deps tests FORCE
 
@@ -321,6 +321,10 @@ fuzz-run: $(FUZZERS)
 model-table: all
 	@BALLAST='$(BUILD)/ballast' sh tools/model-table.sh $(MODELS)
 
+# The simulator on one core: flows a second, memory, folded steps. ROW=text: those rows only.
+bench-sim: $(OBJ)/tests/bench/bench_sim $(BUILD)/ballast
+	@BALLAST='$(BUILD)/ballast' $< $(if $(ROW),'$(ROW)')
+
 bench: $(BENCHES) all
 	@set -e; for b in $(BENCHES); do $$b; done
 	$(if $(BENCHES),,@echo 'no benchmarks: tests/bench/bench_*.c')
@@ -393,7 +397,7 @@ help:
 	@echo '  ptxas         registers, shared memory and spills of the CUDA kernels, for sm_80 and sm_90'
 	@echo '  fuzz          run each fuzz target for FUZZ_SECONDS=$(FUZZ_SECONDS) under clang'
 	@echo "  model-table   totals, matrices, tail and time of MODELS='dir/*.json'"
-	@echo '  bench         run the benchmarks; bench-exec trains on this machine, RANKS=4'
+	@echo '  bench         run the benchmarks; bench-sim the simulator on one core (docs/ENGINE.md); bench-exec trains on this machine, RANKS=4'
 	@echo '  check-exec    the proof of exec over layouts and ranks, a table, RANKS="1 2 3 4 7 8 64"'
 	@echo '  gpu-check     all that one NVIDIA GPU can say; gpu-bundle: a folder that does it elsewhere'
 	@echo '  format        clang-format all C; format-check only looks'

@@ -31,7 +31,7 @@ struct kind {
     double *used_only; /* owned, [n], to add to it; NULL: all 0 */
 };
 
-/* 72 bytes: there may be millions. What only a running one needs is in struct progress. */
+/* 80 bytes: there may be millions. What only a running one needs is in struct progress. */
 struct activity {
     int64_t latency_ps;
     double work, cap, weight;
@@ -41,7 +41,8 @@ struct activity {
     uint32_t n_uses;
     uint32_t n_waits;     /* predecessors that have not ended */
     uint32_t last_before; /* among those that have */
-    uint32_t first_edge;  /* to its successors */
+    uint32_t first_after; /* its first successor, or NONE */
+    uint32_t more_after;  /* edge to the others, or NONE */
 };
 
 struct edge {
@@ -195,17 +196,24 @@ uint32_t fluid_add(struct fluid *f, const struct fluid_activity *a, int64_t not_
                                                        .ready_ps = not_before_ps,
                                                        .end_ps = -1,
                                                        .last_before = NONE,
-                                                       .first_edge = NONE};
+                                                       .first_after = NONE,
+                                                       .more_after = NONE};
     return f->n_activities++;
 }
 
 void fluid_after(struct fluid *f, uint32_t after, uint32_t before)
 {
+    struct activity *b = &f->activities[before];
+
     BUG_ON(f->ran || after >= f->n_activities || before >= f->n_activities || f->n_edges == NONE);
-    f->edges = mem_grow(f->edges, &f->edges_cap, (size_t)f->n_edges + 1, sizeof(*f->edges));
-    f->edges[f->n_edges] = (struct edge){.after = after, .next = f->activities[before].first_edge};
-    f->activities[before].first_edge = f->n_edges++;
     f->activities[after].n_waits++;
+    if (b->first_after == NONE) {
+        b->first_after = after;
+        return;
+    }
+    f->edges = mem_grow(f->edges, &f->edges_cap, (size_t)f->n_edges + 1, sizeof(*f->edges));
+    f->edges[f->n_edges] = (struct edge){.after = after, .next = b->more_after};
+    b->more_after = f->n_edges++;
 }
 
 /* Running. */
@@ -220,25 +228,32 @@ static int schedule(struct fluid *f, uint32_t id, struct err *e)
     return 0;
 }
 
+/* One of those that `after` waits for has ended. */
+static int release(struct fluid *f, uint32_t after, uint32_t before, int64_t now_ps, struct err *e)
+{
+    struct activity *s = &f->activities[after];
+
+    __builtin_prefetch(s->uses);
+    if (s->last_before == NONE || f->activities[s->last_before].end_ps < now_ps ||
+        s->last_before > before)
+        s->last_before = before;
+    if (s->ready_ps < now_ps)
+        s->ready_ps = now_ps;
+    return --s->n_waits == 0 ? schedule(f, after, e) : 0;
+}
+
 static int finish(struct fluid *f, uint32_t id, int64_t now_ps, struct err *e)
 {
-    struct activity *a = &f->activities[id], *s;
+    struct activity *a = &f->activities[id];
     uint32_t i;
 
     a->end_ps = now_ps;
     f->n_ended++;
     f->makespan_ps = now_ps;
-    for (i = a->first_edge; i != NONE; i = f->edges[i].next) {
-        s = &f->activities[f->edges[i].after];
-        if (s->last_before == NONE || f->activities[s->last_before].end_ps < now_ps ||
-            s->last_before > id)
-            s->last_before = id;
-        if (s->ready_ps < now_ps)
-            s->ready_ps = now_ps;
-        if (--s->n_waits == 0 && schedule(f, f->edges[i].after, e))
+    for (i = a->more_after; i != NONE; i = f->edges[i].next)
+        if (release(f, f->edges[i].after, id, now_ps, e))
             return -1;
-    }
-    return 0;
+    return a->first_after != NONE ? release(f, a->first_after, id, now_ps, e) : 0;
 }
 
 static int start(struct fluid *f, uint32_t id, int64_t now_ps, struct err *e)
@@ -249,6 +264,8 @@ static int start(struct fluid *f, uint32_t id, int64_t now_ps, struct err *e)
     f->n_events++;
     if (!(a->work > 0))
         return finish(f, id, now_ps, e);
+    if (a->first_after != NONE)
+        __builtin_prefetch(&f->activities[a->first_after]); /* needed when this one ends */
     slot = maxmin_start(f->shares, id, a->uses, a->n_uses, a->weight, a->cap);
     if (slot == NONE)
         return finish(f, id, now_ps, e);
@@ -290,9 +307,9 @@ static int take_ends(struct fluid *f, int64_t now_ps, struct err *e)
     for (i = 0; i < n; i++) {
         f->n_events++;
         id = maxmin_id(f->shares, f->batch[i]);
-        maxmin_end(f->shares, f->batch[i]);
         if (finish(f, id, now_ps, e))
             return -1;
+        maxmin_end(f->shares, f->batch[i]);
     }
     return 0;
 }
@@ -390,8 +407,10 @@ static int refuse_circle(const struct fluid *f, struct err *e)
     for (i = f->n_activities; i-- > 0;) {
         if (f->activities[i].end_ps >= 0)
             continue;
-        for (j = f->activities[i].first_edge; j != NONE; j = f->edges[j].next)
+        for (j = f->activities[i].more_after; j != NONE; j = f->edges[j].next)
             before[f->edges[j].after] = i;
+        if (f->activities[i].first_after != NONE)
+            before[f->activities[i].first_after] = i;
         at = i;
     }
     for (; !seen[at]; at = before[at])

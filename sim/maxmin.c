@@ -2,85 +2,11 @@
 
 #include "core/err.h"
 #include "core/mem.h"
-#include "sim/keyheap.h"
+#include "sim/maxmin_inner.h"
 
 #include <math.h>
 #include <stdbool.h>
 #include <string.h>
-
-static const double LOOSE = -1;        /* in place of a level */
-static const double FAIR_SLACK = 1e-9; /* relative: what sums of loads may be off */
-static const double SAME = 1e-12; /* relative: levels, and loads, that differ by rounding at most */
-
-struct user {
-    uint32_t slot, id;
-    double load; /* amount * weight: what it takes per unit of level */
-};
-
-/* One instance that is singled out, or the rest of a kind. */
-struct con {
-    double capacity;
-    struct user *users; /* owned, [n_users], ascending id */
-    size_t users_cap;
-    uint32_t n_users;
-    uint32_t kind;
-    uint32_t n_only;   /* running activities that single it out */
-    uint32_t listed;   /* place in kind.singled + 1, or 0; the rest of a kind is never listed */
-    bool own_capacity; /* stays singled out */
-    bool stale;        /* its key in the heap is only a lower bound, max_level is unknown */
-    bool risky;        /* may be overfull: some user settled above `safe` */
-    double max_level;  /* of its settled users, when not stale */
-    double load;       /* of all users, a little more by rounding */
-    double top;        /* no user is above this level */
-    double safe;       /* it fits as long as its loose users settle at or below this level */
-    double fill;       /* the level at which it was full last: it holds its users of this level */
-};
-
-struct kind {
-    uint32_t n;
-    uint32_t
-        rest; /* its con; its users are those with `every`, also while no instance is left in it */
-    uint32_t *con_of;  /* owned, [n] con + 1 of an instance, or 0; NULL before the first */
-    uint32_t *singled; /* owned, cons */
-    size_t singled_cap;
-    uint32_t n_singled;
-};
-
-struct runner {
-    uint32_t id;
-    bool at_cap;
-    double old_level, weight, cap;
-    const struct fluid_use *uses; /* borrowed */
-    uint32_t n_uses;
-    uint32_t n_cons;
-    uint32_t *cons; /* owned: the singled-out cons that it uses by `only` */
-    size_t cons_cap;
-};
-
-struct maxmin {
-    struct kind *kinds; /* owned, as all below */
-    size_t kinds_cap;
-    uint32_t n_kinds;
-    struct con *cons;
-    size_t cons_cap;
-    uint32_t n_cons;
-    struct runner *runners; /* [n_slots] */
-    size_t runners_cap;
-    double *level; /* [n_slots], LOOSE while searched for */
-    size_t level_cap;
-    uint32_t n_slots;
-    uint32_t *free_slots;
-    size_t free_cap;
-    uint32_t n_free;
-    struct keyheap filling; /* cons that were touched, by (a lower bound of) their level */
-    struct keyheap capped;  /* loose runners with a cap, by the level of that cap */
-    uint32_t n_loose;
-    uint32_t *round; /* cons that fill at this very level */
-    size_t round_cap;
-    uint32_t *changed; /* slots */
-    size_t changed_cap;
-    uint32_t n_changed;
-};
 
 struct maxmin *maxmin_new(void)
 {
@@ -110,6 +36,8 @@ void maxmin_free(struct maxmin *m)
     mem_free(m->runners);
     mem_free(m->level);
     mem_free(m->free_slots);
+    mem_free(m->fresh);
+    mem_free(m->touched);
     mem_free(m->round);
     mem_free(m->changed);
     keyheap_release(&m->filling);
@@ -157,6 +85,7 @@ static void user_add(struct con *c, uint32_t slot, uint32_t id, double load)
     c->users = mem_grow(c->users, &c->users_cap, (size_t)c->n_users + 1, sizeof(*c->users));
     memmove(c->users + at + 1, c->users + at, (c->n_users - at) * sizeof(*c->users));
     c->users[at] = (struct user){.slot = slot, .id = id, .load = load};
+    c->each = c->n_users == 0 || c->each == load ? load : 0;
     c->n_users++;
     c->load += load;
 }
@@ -169,6 +98,10 @@ static bool user_remove(struct con *c, uint32_t id)
         return false;
     c->n_users--;
     memmove(c->users + at, c->users + at + 1, (c->n_users - at) * sizeof(*c->users));
+    if (c->each > 0) {
+        c->load = c->each * c->n_users;
+        return true;
+    }
     for (c->load = 0, at = 0; at < c->n_users; at++) /* subtracting would lose digits */
         c->load += c->users[at].load;
     return true;
@@ -177,12 +110,6 @@ static bool user_remove(struct con *c, uint32_t id)
 static bool has_rest(const struct kind *k)
 {
     return k->n_singled < k->n;
-}
-
-/* Equal shares for all: no con fills at a lower level. */
-static double fair_level(const struct con *c)
-{
-    return c->capacity / c->load * (1 - FAIR_SLACK);
 }
 
 /* The level of con c is to be looked at again, since a user of it became loose that was at `level` (0: it is new, or
@@ -216,7 +143,7 @@ for_cons(struct maxmin *m, uint32_t slot, void (*visit)(struct maxmin *, uint32_
     uint32_t i, j;
 
     for (i = 0; i < r->n_cons; i++)
-        visit(m, r->cons[i], arg);
+        visit(m, r->cons[i].con, arg);
     for (i = 0; i < r->n_uses; i++) {
         if (!(r->uses[i].every > 0))
             continue;
@@ -298,6 +225,7 @@ static void single_out(struct maxmin *m, uint32_t c)
         memcpy(con->users, rest->users, rest->n_users * sizeof(*con->users));
     con->n_users = rest->n_users;
     con->load = rest->load;
+    con->each = 0;
     con->top = rest->top;
     con->fill = rest->fill;
     if (con->n_users)
@@ -315,7 +243,7 @@ static void put_back(struct maxmin *m, uint32_t c)
     m->cons[last].listed = con->listed;
     con->listed = 0;
     con->n_users = 0;
-    con->load = 0;
+    con->load = con->used = 0;
     if (!has_rest(k)) {
         m->cons[k->rest].fill = 0;
         m->cons[k->rest].top = INFINITY;
@@ -358,16 +286,18 @@ static void add_only(struct maxmin *m, struct runner *r, uint32_t slot, uint32_t
         return;
     user_add(&m->cons[c], slot, r->id, a.amount * r->weight);
     r->cons = mem_grow(r->cons, &r->cons_cap, (size_t)r->n_cons + 1, sizeof(*r->cons));
-    r->cons[r->n_cons++] = c;
+    r->cons[r->n_cons++] = (struct held_by){.con = c, .load = a.amount * r->weight};
 }
 
 /* A user of the rest of the kind, and of whatever is singled out by others. */
 static void add_every(struct maxmin *m, const struct runner *r, uint32_t slot,
                       const struct fluid_use *u)
 {
-    const struct kind *k = &m->kinds[u->kind];
+    struct kind *k = &m->kinds[u->kind];
     double load = u->every * r->weight;
     uint32_t i, c;
+
+    k->n_every++;
 
     for (i = 0; i < u->n_only; i++) /* marked, so that `every` stays out of it */
         m->cons[k->con_of[u->only[i].instance] - 1].listed |= 1U << 31;
@@ -395,6 +325,7 @@ uint32_t maxmin_start(struct maxmin *m, uint32_t id, const struct fluid_use *use
     r->n_uses = n_uses;
     r->n_cons = 0;
     r->at_cap = false;
+    r->has_every = false;
     r->old_level = 0;
     m->level[slot] = LOOSE;
     m->n_loose++;
@@ -404,6 +335,7 @@ uint32_t maxmin_start(struct maxmin *m, uint32_t id, const struct fluid_use *use
     for (i = 0; i < n_uses; i++) {
         if (!(uses[i].every > 0))
             continue;
+        r->has_every = true;
         add_every(m, r, slot, &uses[i]);
         held |= uses[i].n_only < m->kinds[uses[i].kind].n;
     }
@@ -413,36 +345,62 @@ uint32_t maxmin_start(struct maxmin *m, uint32_t id, const struct fluid_use *use
     }
     if (cap > 0)
         keyheap_set(&m->capped, slot, keyheap_of_double(cap / weight));
-    for_cons(m, slot, refill, 0);
+    m->fresh = mem_grow(m->fresh, &m->fresh_cap, (size_t)m->n_fresh + 1, sizeof(*m->fresh));
+    m->fresh[m->n_fresh++] = slot;
     return slot;
 }
 
-static void leave(struct maxmin *m, uint32_t c, uint32_t id)
+static void touch(struct maxmin *m, uint32_t c)
 {
-    if (user_remove(&m->cons[c], id))
-        loosen_held(m, c, 0);
+    if (m->cons[c].touched)
+        return;
+    m->cons[c].touched = true;
+    m->touched =
+        mem_grow(m->touched, &m->touched_cap, (size_t)m->n_touched + 1, sizeof(*m->touched));
+    m->touched[m->n_touched++] = c;
+}
+
+/* A user at `level` with that load has ended. */
+static void leave(struct maxmin *m, uint32_t c, uint32_t id, double used)
+{
+    struct con *con = &m->cons[c];
+
+    if (!user_remove(con, id))
+        return;
+    con->used = con->n_users ? con->used - used : 0;
+    if (++con->n_left >= ADD_UP_AFTER && !m->kinds[con->kind].n_every)
+        maxmin_add_up(m, con);
+    if (!(con->fill > 0))
+        return;
+    if (holds_other(m, con, UINT32_MAX))
+        touch(m, c);
+    else
+        con->fill = 0;
 }
 
 void maxmin_end(struct maxmin *m, uint32_t slot)
 {
     struct runner *r = &m->runners[slot];
     const struct fluid_use *u;
+    double level = m->level[slot];
     uint32_t i, j, c;
 
-    if (m->level[slot] == LOOSE) {
+    if (level == LOOSE) {
+        level = r->old_level;
         m->n_loose--;
         keyheap_remove(&m->capped, slot);
     }
     m->level[slot] = 0;
     for (i = 0; i < r->n_cons; i++)
-        leave(m, r->cons[i], r->id);
+        leave(m, r->cons[i].con, r->id, r->cons[i].load * level);
     for (i = 0; i < r->n_uses; i++) {
         u = &r->uses[i];
         if (!(u->every > 0))
             continue;
-        leave(m, m->kinds[u->kind].rest, r->id);
+        m->kinds[u->kind].n_every--;
+        leave(m, m->kinds[u->kind].rest, r->id, 0);
         for (j = 0; j < m->kinds[u->kind].n_singled; j++)
-            leave(m, m->kinds[u->kind].singled[j], r->id);
+            leave(m, m->kinds[u->kind].singled[j], r->id, 0);
     }
     for (i = 0; i < r->n_uses; i++) {
         u = &r->uses[i];
@@ -479,12 +437,12 @@ static void settle(struct maxmin *m, uint32_t slot, double level, bool at_cap)
     if (r->cap > 0)
         keyheap_remove(&m->capped, slot);
     r->at_cap = at_cap;
+    for (uint32_t i = 0; i < r->n_cons; i++)
+        m->cons[r->cons[i].con].used += r->cons[i].load * (level - r->old_level);
     for_cons(m, slot, note_settled, level);
     if (level == r->old_level)
         return;
-    m->changed =
-        mem_grow(m->changed, &m->changed_cap, (size_t)m->n_changed + 1, sizeof(*m->changed));
-    m->changed[m->n_changed++] = slot;
+    maxmin_note_changed(m, slot);
     for_cons(m, slot, loosen_held, level);
 }
 
@@ -624,12 +582,54 @@ static void drop_fitting(struct maxmin *m, double floor)
     }
 }
 
+/* The con of a fresh activity that offers least. */
+static uint32_t least_con(const struct maxmin *m, const struct runner *r)
+{
+    uint32_t best = UINT32_MAX;
+    double level, least = INFINITY;
+
+    for (uint32_t i = 0; i < r->n_cons; i++) {
+        level = fair_level(&m->cons[r->cons[i].con]);
+        if (level < least) {
+            least = level;
+            best = r->cons[i].con;
+        }
+    }
+    return best;
+}
+
+/* Fresh activities, and those held by cons that lost a user: settled the short way, or made loose. */
+static void take_changes(struct maxmin *m)
+{
+    bool short_way = !m->filling.len && !m->capped.len;
+    uint32_t n_lost = m->n_touched, i, c;
+
+    for (i = 0; i < m->n_fresh && short_way; i++)
+        if (m->level[m->fresh[i]] == LOOSE &&
+            (c = least_con(m, &m->runners[m->fresh[i]])) != UINT32_MAX)
+            touch(m, c);
+    for (i = 0; i < m->n_touched; i++) {
+        c = m->touched[(i + n_lost) % m->n_touched]; /* first where fresh ones are */
+        m->cons[c].touched = short_way && maxmin_settle_alone(m, c);
+    }
+    for (i = 0; i < m->n_touched; i++) {
+        if (!m->cons[m->touched[i]].touched)
+            loosen_held(m, m->touched[i], 0);
+        m->cons[m->touched[i]].touched = false;
+    }
+    for (i = 0; i < m->n_fresh; i++)
+        if (m->level[m->fresh[i]] == LOOSE)
+            for_cons(m, m->fresh[i], refill, 0);
+    m->n_fresh = m->n_touched = 0;
+}
+
 uint32_t maxmin_solve(struct maxmin *m, const uint32_t **slots)
 {
     double level = 0;
     uint32_t i, n;
 
     m->n_changed = 0;
+    take_changes(m);
     for (;;) {
         if (!m->n_loose)
             drop_fitting(m, level);

@@ -18,6 +18,11 @@
  * bound of their level (equal shares for all, or what the loose had before); the exact one is computed when the bound
  * comes to the top, which for most never happens.
  *
+ * The short way: most changes reach no further than one instance. Where fresh activities and those that an instance
+ * holds can all move to the level at which they fill it, and every other instance of theirs holds no one else and has
+ * room for that (what its users take is added up as they move), this is the same answer, and nothing waits in a heap.
+ * Tried first, and only for instances that no `every` use touches; bits are the same, since the level is added up alike.
+ *
  * Folding: an `every` use is one constraint (`rest`: all instances that nobody singles out) plus one constraint for
  * each instance that an `only` of a running activity or a capacity of its own singles out. The level of an instance
  * is a sum over its users in ascending order of their ids, so it has the same bits in every instance with the same
@@ -48,7 +53,7 @@ uint32_t maxmin_start(struct maxmin *m, uint32_t id, const struct fluid_use *use
                       double weight, double cap);
 void maxmin_end(struct maxmin *m, uint32_t slot);
 
-/* Bring the rates up to date. Returns how many changed; *slots lists them, valid until the next call. */
+/* Bring the rates up to date. Returns how many changed; *slots lists them (some twice), valid until the next call. */
 uint32_t maxmin_solve(struct maxmin *m, const uint32_t **slots);
 double maxmin_rate(const struct maxmin *m, uint32_t slot);
 uint32_t maxmin_id(const struct maxmin *m, uint32_t slot);
