@@ -18,7 +18,7 @@ extern const char *const model_opts_roles[]; /* that a matrix optimizer may take
          .help = "patterns for a list of tensors: roles, units (docs/MODELS.md)"},                 \
     {                                                                                              \
         .name = "also-matrices", .type = OPT_LIST, .choices = model_opts_roles,                    \
-        .meta = "ROLE,...", .dflt_note = "none", .help = "also for the matrix optimizer"           \
+        .dflt_note = "none", .help = "also for the matrix optimizer"                               \
     }
 
 /* Everything but seq_len, which is the caller's. */

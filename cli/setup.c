@@ -153,7 +153,6 @@ const struct opt setup_options[] = {
     {.name = "objective",
      .type = OPT_LIST,
      .choices = planner_objective_names,
-     .meta = "A,B",
      .dflt = "flops,bytes",
      .help = "what it minimises, in order"},
     {.name = "mesh",
