@@ -116,6 +116,16 @@ static int by_text(const void *a, const void *b)
     return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
 
+/* An object or list with an object or list in it. */
+static bool holds_more(const cJSON *node)
+{
+    if (cJSON_IsObject(node) || cJSON_IsArray(node))
+        for (const cJSON *c = node->child; c; c = c->next)
+            if (cJSON_IsObject(c) || cJSON_IsArray(c))
+                return true;
+    return false;
+}
+
 /* Sort the keys of each object, where they are not written in order: O(n log n) for the 10^5 members of a safetensors
  * header. */
 static int check_keys(const struct json_at *at, struct err *e)
@@ -142,8 +152,8 @@ static int check_keys(const struct json_at *at, struct err *e)
                 rc = json_err(at, ERR_PARSE, e, "has the key '%.100s' twice", keys[i]);
         mem_free(keys);
     }
-    if (!cJSON_IsObject(at->node) && !cJSON_IsArray(at->node))
-        return 0;
+    if (!holds_more(at->node)) /* most objects hold plain values: no paths are made for them */
+        return rc;
     for (bool ok = json_first(at, &it); ok && !rc; ok = json_next(&it))
         if (cJSON_IsObject(it.node) || cJSON_IsArray(it.node))
             rc = check_keys(&it, e);
@@ -267,10 +277,11 @@ int(json_err)(const struct json_at *at, enum err_code code, struct err *e, const
 
 static size_t put(char *to, size_t cap, size_t at, const char *s)
 {
-    while (*s && at + 1 < cap)
-        to[at++] = *s++;
-    to[at] = 0;
-    return at;
+    size_t n = strnlen(s, cap - 1 - at);
+
+    memcpy(to + at, s, n);
+    to[at + n] = 0;
+    return at + n;
 }
 
 /* Append the last step of the path by hand: this runs once an element of long arrays. */

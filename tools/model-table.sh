@@ -37,7 +37,7 @@ for f in "$@"; do
             type = $0
             sub(/.*\(/, "", type)
             sub(/\)$/, "", type)
-            sub(/.* as in /, "", type)
+            sub(/^tensors /, "", type)
             name = $0
             sub(/^model +/, "", name)
             sub(/ \([^(]*$/, "", name)
