@@ -356,10 +356,19 @@ static int read_gemma4(struct hf *h, struct err *e)
 {
     static const char *const seen[] = {"vision", NULL}; /* images both ways; text is causal */
     struct hf_layer of[2];
-    uint64_t window;
+    uint64_t window, own_inputs;
+    struct json_at at = h->top;
     uint8_t *which;
     bool *local, moe;
 
+    if (hf_size_or(h, "hidden_size_per_layer_input", 0, HF_MAX_WIDTH, 256, &own_inputs, e))
+        return -1;
+    if (own_inputs)
+        return json_err(
+            hf_has(h, "hidden_size_per_layer_input", &at) ? &at : &h->top, ERR_UNSUPPORTED, e,
+            "gives every layer embeddings of its own (hidden_size_per_layer_input %llu), "
+            "which are not read for this type",
+            (unsigned long long)own_inputs);
     if (hf_must_be_text(&h->top, "use_bidirectional_attention", seen, e) ||
         hf_decoder(h, &of[1], true, e) || hf_flag_or(h, "enable_moe_block", false, &moe, e))
         return -1;
@@ -448,8 +457,7 @@ static int read_deepseek(struct hf *h, struct err *e)
 }
 
 static const char *const deepseek_refused[] = {"index_topk", NULL};
-static const char *const gemma4_refused[] = {"hidden_size_per_layer_input", "num_kv_shared_layers",
-                                             NULL};
+static const char *const gemma4_refused[] = {"num_kv_shared_layers", NULL};
 
 const struct hf_family hf_moe_families[] = {
     {.type = "mixtral", .names = &mixtral_names, .read = read_mixtral, .kv_heads = 8},

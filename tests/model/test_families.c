@@ -655,10 +655,12 @@ START_TEST(what_changes_a_family_is_refused_by_name)
         {"{\"model_type\":\"nemotron_h\",\"hidden_size\":64,\"num_hidden_layers\":1,"
          "\"vocab_size\":9,\"hybrid_override_pattern\":\"E\",\"intermediate_size\":8}",
          {"no 'n_routed_experts'"}},
-        {"{\"model_type\":\"gemma4_text\",\"hidden_size_per_layer_input\":256}",
-         {"hidden_size_per_layer_input", "changes the layers"}},
+        {"{\"model_type\":\"gemma4_text\",\"hidden_size_per_layer_input\":128}",
+         {"hidden_size_per_layer_input gives every layer embeddings", "input 128"}},
+        {"{\"model_type\":\"gemma4_text\"}", {"the document gives every layer", "input 256"}},
         {"{\"model_type\":\"gemma4_text\",\"num_kv_shared_layers\":20}", {"num_kv_shared_layers"}},
-        {"{\"model_type\":\"gemma4_text\",\"use_bidirectional_attention\":\"all\"}",
+        {"{\"model_type\":\"gemma4_text\",\"hidden_size_per_layer_input\":0,"
+         "\"use_bidirectional_attention\":\"all\"}",
          {"use_bidirectional_attention is 'all'"}},
         {"{\"model_type\":\"gpt_neox_reward_model\",\"hidden_size\":64,\"num_hidden_layers\":1,"
          "\"num_attention_heads\":4,\"vocab_size\":9,\"tie_word_embeddings\":true}",
