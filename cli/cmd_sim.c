@@ -113,6 +113,8 @@ static void print_use(const struct evaluation *x, struct strbuf *out)
                  {"HBM", RESOURCE_HBM, RESOURCE_HBM},
                  {"NVLink", RESOURCE_NVLINK_TX, RESOURCE_NVLINK_RX},
                  {"NIC", RESOURCE_NIC_TX, RESOURCE_NIC_RX},
+                 {"PCIe", RESOURCE_PCIE_TX, RESOURCE_PCIE_RX},
+                 {"PCIe root", RESOURCE_ROOT_UP, RESOURCE_ROOT_DOWN},
                  {"leaf", RESOURCE_LEAF_UP, RESOURCE_LEAF_DOWN}};
 
     strbuf_puts(out, "busy % of the step, busiest instance, out/in:");

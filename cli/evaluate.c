@@ -12,8 +12,9 @@ static const double MS = 1e9; /* ps */
 /* The busiest link, in short; what is not busy for half of the waiting is no bottleneck: then it is latency. */
 static void describe_link(const struct prediction *p, double wait, char *to, size_t n)
 {
-    static const char *const names[RESOURCE_N] = {"",    "HBM", "NVLink", "NVLink",
-                                                  "NIC", "NIC", "leaf",   "leaf"};
+    static const char *const names[RESOURCE_N] = {"",          "HBM",       "NVLink", "NVLink",
+                                                  "NIC",       "NIC",       "PCIe",   "PCIe",
+                                                  "PCIe root", "PCIe root", "leaf",   "leaf"};
     int best = RESOURCE_NVLINK_TX;
 
     for (int r = RESOURCE_NVLINK_TX; r < RESOURCE_N; r++)

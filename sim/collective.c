@@ -20,10 +20,13 @@ struct coll_cache_slot {
 
 void coll_cache_init(struct coll_cache *k, const struct program *p, const struct cluster *c)
 {
+    struct err e;
+
     memset(k, 0, sizeof(*k));
     k->p = p;
     k->c = c;
     arena_init(&k->arena);
+    BUG_ON(fabric_init(&k->fabric, c, p->world, NULL, &k->arena, &e));
 }
 
 void coll_cache_release(struct coll_cache *k)
@@ -35,55 +38,55 @@ void coll_cache_release(struct coll_cache *k)
 
 /* ---- resources ---- */
 
-static uint32_t n_nodes(const struct program *p)
+/* The graph's links behind a resource; FABRIC_KIND_N: none. NVLink counts per GPU, whatever its links are. */
+static enum fabric_kind links_of(enum sim_resource r)
 {
-    return (uint32_t)num_ceil_div(p->world, p->gpus_per_node);
+    static const enum fabric_kind kinds[RESOURCE_N] = {
+        [RESOURCE_SM] = FABRIC_KIND_N,        [RESOURCE_HBM] = FABRIC_KIND_N,
+        [RESOURCE_NVLINK_TX] = FABRIC_KIND_N, [RESOURCE_NVLINK_RX] = FABRIC_KIND_N,
+        [RESOURCE_NIC_TX] = FABRIC_NIC_TX,    [RESOURCE_NIC_RX] = FABRIC_NIC_RX,
+        [RESOURCE_PCIE_TX] = FABRIC_PCIE_UP,  [RESOURCE_PCIE_RX] = FABRIC_PCIE_DOWN,
+        [RESOURCE_ROOT_UP] = FABRIC_ROOT_UP,  [RESOURCE_ROOT_DOWN] = FABRIC_ROOT_DOWN,
+        [RESOURCE_LEAF_UP] = FABRIC_LEAF_UP,  [RESOURCE_LEAF_DOWN] = FABRIC_LEAF_DOWN};
+
+    return kinds[r];
 }
 
-static uint32_t n_leaves(const struct program *p, const struct cluster *c)
+uint32_t coll_instances(const struct fabric *f, enum sim_resource r)
 {
-    return c->nodes_per_leaf ? (uint32_t)num_ceil_div(n_nodes(p), c->nodes_per_leaf) : 1;
+    enum fabric_kind k = links_of(r);
+
+    if (k == FABRIC_KIND_N)
+        return f->world;
+    return (uint32_t)num_max(1, fabric_n(f, k));
 }
 
-double coll_capacity(const struct cluster *c, enum sim_resource r)
+double coll_capacity(const struct fabric *f, enum sim_resource r)
 {
-    uint32_t nics = c->nics_per_node ? c->nics_per_node : 1;
+    enum fabric_kind k = links_of(r);
+    double Bps;
 
-    switch (r) {
-    case RESOURCE_SM:
+    if (r == RESOURCE_SM)
         return 1.0;
-    case RESOURCE_HBM:
-        return c->device.hbm_Bps / 1e12;
-    case RESOURCE_NVLINK_TX:
-    case RESOURCE_NVLINK_RX:
-        return c->nvlink_Bps * c->nvlink_efficiency / 1e12;
-    case RESOURCE_NIC_TX:
-    case RESOURCE_NIC_RX:
-        return c->nic_Bps * c->nic_efficiency / 1e12;
-    case RESOURCE_LEAF_UP:
-    case RESOURCE_LEAF_DOWN:
-        return (c->nodes_per_leaf ? c->nodes_per_leaf : 1) * nics * c->nic_Bps * c->nic_efficiency /
-               (c->oversubscription > 1 ? c->oversubscription : 1) / 1e12;
-    case RESOURCE_N:
-        break;
-    }
-    return 0;
+    if (r == RESOURCE_HBM)
+        return f->c.device.hbm_Bps / 1e12;
+    if (r == RESOURCE_NVLINK_TX || r == RESOURCE_NVLINK_RX)
+        return f->c.nvlink_Bps * f->c.nvlink_efficiency / 1e12;
+    if (!fabric_n(f, k))
+        return 1.0; /* nobody uses it */
+    Bps = fabric_Bps(f, k, 0);
+    if ((k == FABRIC_NIC_TX || k == FABRIC_NIC_RX) && fabric_n(f, FABRIC_PCIE_OUT))
+        Bps = fmin(Bps, fabric_Bps(f, FABRIC_PCIE_OUT, 0));
+    return Bps / 1e12;
 }
 
-void coll_make_kinds(struct fluid *f, const struct program *p, const struct cluster *c)
+void coll_make_kinds(struct fluid *f, const struct fabric *fabric)
 {
-    uint32_t nics = n_nodes(p) * (c->nics_per_node ? c->nics_per_node : 1);
-
     for (int r = 0; r < RESOURCE_N; r++) {
-        uint32_t n = p->world;
-        uint32_t id;
+        uint32_t id = fluid_kind(f, sim_resource_name((enum sim_resource)r),
+                                 coll_instances(fabric, (enum sim_resource)r),
+                                 coll_capacity(fabric, (enum sim_resource)r));
 
-        if (r == RESOURCE_NIC_TX || r == RESOURCE_NIC_RX)
-            n = nics;
-        if (r == RESOURCE_LEAF_UP || r == RESOURCE_LEAF_DOWN)
-            n = n_leaves(p, c);
-        id = fluid_kind(f, sim_resource_name((enum sim_resource)r), n,
-                        coll_capacity(c, (enum sim_resource)r));
         BUG_ON(id != (uint32_t)r);
     }
 }
@@ -213,70 +216,146 @@ static void nvlink_amounts(const struct traffic *t, bool tx, struct arena *a, st
         note(out, t->only[i].rank, nvlink_bytes(&t->only[i].bytes, tx));
 }
 
-static void nic_amounts(const struct coll_cache *k, const struct traffic *t, bool tx,
-                        struct arena *a, struct amounts *out)
+/* What leaves and enters a node, by GPU. */
+static void pcie_amounts(const struct traffic *t, bool tx, struct arena *a, struct amounts *out)
 {
-    const struct cluster *c = k->c;
-    uint32_t nics = c->nics_per_node ? c->nics_per_node : 1, gpn = k->p->gpus_per_node, most = 0,
-             node = 0;
-    uint32_t gpus_of[CLUSTER_MAX_NICS_PER_NODE] = {0};
-    uint32_t touched = 0;
+    out->every = out->most = (double)(tx ? t->every.sent_inter : t->every.recv_inter);
+    out->only = ARENA_NEW(a, struct fluid_amount, t->n_only);
+    for (uint32_t i = 0; i < t->n_only; i++)
+        note(out, t->only[i].rank,
+             (double)(tx ? t->only[i].bytes.sent_inter : t->only[i].bytes.recv_inter));
+}
 
-    for (uint32_t g = 0; g < gpn; g++)
-        if (++gpus_of[c->nic_of_gpu[g]] > most)
-            most = gpus_of[c->nic_of_gpu[g]];
-    out->every = out->most = most * (double)(tx ? t->every.sent_inter : t->every.recv_inter);
+/* Things of a node that several GPUs share: where what a GPU sends to other nodes, and what it receives, passes. */
+enum { NO_PLACE = 255 };
+struct shared {
+    uint32_t n;                                                               /* a node */
+    uint8_t sent[CLUSTER_MAX_GPUS_PER_NODE], recv[CLUSTER_MAX_GPUS_PER_NODE]; /* or NO_PLACE */
+};
+
+static void share(const struct shared *s, uint32_t gpu, const struct traffic_bytes *b, double *sum)
+{
+    if (s->sent[gpu] != NO_PLACE)
+        sum[s->sent[gpu]] += (double)b->sent_inter;
+    if (s->recv[gpu] != NO_PLACE)
+        sum[s->recv[gpu]] += (double)b->recv_inter;
+}
+
+static void shared_amounts(const struct coll_cache *k, const struct traffic *t,
+                           const struct shared *s, struct arena *a, struct amounts *out)
+{
+    uint32_t gpn = k->p->gpus_per_node, touched = 0;
+    double all[NO_PLACE] = {0};
+
     for (uint32_t i = 0; i < t->n_only; i++)
         if (i == 0 || t->only[i].rank / gpn != t->only[i - 1].rank / gpn)
             touched++;
-    out->only = ARENA_NEW(a, struct fluid_amount, (size_t)touched * nics);
+    for (uint32_t g = 0; g < gpn && touched < k->fabric.n_nodes; g++)
+        share(s, g, &t->every, all);
+    for (uint32_t i = 0; i < s->n; i++)
+        out->every = out->most = fmax(out->every, all[i]);
+    out->only = ARENA_NEW(a, struct fluid_amount, (size_t)touched * s->n);
     for (uint32_t i = 0; i < t->n_only;) {
-        double sum[CLUSTER_MAX_NICS_PER_NODE] = {0};
+        double sum[NO_PLACE] = {0};
+        uint32_t node = t->only[i].rank / gpn;
 
-        node = t->only[i].rank / gpn;
         for (uint32_t r = node * gpn; r < (node + 1) * gpn && r < k->p->world; r++) {
             const struct traffic_bytes *b = &t->every;
 
             if (i < t->n_only && t->only[i].rank == r)
                 b = &t->only[i++].bytes;
-            sum[c->nic_of_gpu[r - node * gpn]] += (double)(tx ? b->sent_inter : b->recv_inter);
+            share(s, r - node * gpn, b, sum);
         }
-        for (uint32_t n = 0; n < nics; n++)
-            note(out, node * nics + n, sum[n]);
+        for (uint32_t n = 0; n < s->n; n++)
+            note(out, node * s->n + n, sum[n]);
     }
+}
+
+static void nic_amounts(const struct coll_cache *k, const struct traffic *t, bool tx,
+                        struct arena *a, struct amounts *out)
+{
+    struct shared s = {.n = k->c->nics_per_node};
+
+    if (!s.n)
+        return;
+    for (uint32_t g = 0; g < k->p->gpus_per_node; g++) {
+        s.sent[g] = tx ? k->c->nic_of_gpu[g] : NO_PLACE;
+        s.recv[g] = tx ? NO_PLACE : k->c->nic_of_gpu[g];
+    }
+    shared_amounts(k, t, &s, a, out);
+}
+
+/* Over the root passes what goes between a GPU and a NIC under different switches: up from the one, down to the other. */
+static void root_amounts(const struct coll_cache *k, const struct traffic *t, bool up,
+                         struct arena *a, struct amounts *out)
+{
+    const struct cluster *c = k->c;
+    struct shared s = {.n = c->pcie_switches};
+    bool any = false;
+
+    for (uint32_t g = 0; g < k->p->gpus_per_node && c->pcie_switches && c->nics_per_node; g++) {
+        uint8_t own = c->switch_of_gpu[g], of_nic = c->switch_of_nic[c->nic_of_gpu[g]];
+
+        s.sent[g] = own == of_nic ? NO_PLACE : up ? own : of_nic;
+        s.recv[g] = own == of_nic ? NO_PLACE : up ? of_nic : own;
+        any |= own != of_nic;
+    }
+    if (any)
+        shared_amounts(k, t, &s, a, out);
+}
+
+/* What leaves a node over PCIe, where that is described. */
+static void all_pcie_amounts(const struct coll_cache *k, const struct traffic *t, struct arena *a,
+                             struct amounts *of)
+{
+    if (!k->c->pcie_switches)
+        return;
+    pcie_amounts(t, true, a, &of[RESOURCE_PCIE_TX]);
+    pcie_amounts(t, false, a, &of[RESOURCE_PCIE_RX]);
+    root_amounts(k, t, true, a, &of[RESOURCE_ROOT_UP]);
+    root_amounts(k, t, false, a, &of[RESOURCE_ROOT_DOWN]);
+}
+
+/* NICs of one node under one leaf. */
+static uint32_t nics_on_leaf(const struct coll_cache *k)
+{
+    return (uint32_t)num_max(1, k->c->nics_per_node) / k->fabric.n_rails;
 }
 
 /* Up- and down-links of leaves, from what their NICs carry. A ring runs along nodes, so only a leaf's last node crosses. */
 static void ring_leaves(const struct coll_cache *k, const struct group_shape *s,
                         const struct amounts *nic, struct amounts *out)
 {
-    uint32_t nics = k->c->nics_per_node ? k->c->nics_per_node : 1, per = k->c->nodes_per_leaf;
+    uint32_t per = k->c->nodes_per_leaf;
 
     if (per && s->nodes > per)
-        out->every = out->most = nic->every * nics;
+        out->every = out->most = nic->every * nics_on_leaf(k);
 }
 
-/* Direct sends go to all other nodes, or come from all: of a node's bytes the share of the nodes under other leaves. */
+/* Direct sends go to all other nodes, or come from all: of a node's bytes the share of the nodes under other leaves (with rails:
+ * in other pods, since a message stays on its rail). */
 static void direct_leaves(const struct coll_cache *k, const struct group_shape *s,
                           const struct amounts *nic, struct arena *a, struct amounts *out)
 {
-    uint32_t nics = k->c->nics_per_node ? k->c->nics_per_node : 1, per = k->c->nodes_per_leaf;
+    const struct fabric *f = &k->fabric;
+    uint32_t nics = k->c->nics_per_node, per = k->c->nodes_per_leaf, rails = f->n_rails;
     double share;
 
     if (!per || s->nodes <= per)
         return;
     share = (s->nodes - per) / (s->nodes - 1.0);
-    out->every = out->most = nic->every * nics * per * share;
-    out->only = ARENA_NEW(a, struct fluid_amount, nic->n_only);
-    for (uint32_t i = 0; i < nic->n_only;) {
-        uint32_t leaf = nic->only[i].instance / nics / per, first = i,
-                 end = (uint32_t)num_min((leaf + 1) * per, n_nodes(k->p)) * nics;
-        double sum = 0;
+    out->every = out->most = nic->every * nics_on_leaf(k) * per * share;
+    out->only = ARENA_NEW(a, struct fluid_amount, (size_t)nic->n_only * rails);
+    for (uint32_t i = 0; i < nic->n_only;) { /* a node's NICs are all there, or none */
+        uint32_t pod = nic->only[i].instance / nics / per, first = i;
+        uint32_t end = (uint32_t)num_min((pod + 1) * per, f->n_nodes) * nics;
+        double sum[CLUSTER_MAX_NICS_PER_NODE] = {0}, rest;
 
         for (; i < nic->n_only && nic->only[i].instance < end; i++)
-            sum += nic->only[i].amount;
-        sum += nic->every * (end - leaf * per * nics - (i - first));
-        note(out, leaf, sum * share);
+            sum[nic->only[i].instance % nics % rails] += nic->only[i].amount;
+        rest = nic->every * ((end - pod * per * nics - (i - first)) / rails);
+        for (uint32_t r = 0; r < rails; r++)
+            note(out, pod * rails + r, (sum[r] + rest) * share);
     }
 }
 
@@ -286,11 +365,12 @@ static void tree_leaves(const struct coll_cache *k, const struct group_shape *s,
 {
     uint32_t per = k->c->nodes_per_leaf;
     struct tree_crossings x = {0, 0};
+    double half = bytes / 2 / k->fabric.n_rails; /* every rail has its own pair of trees */
 
     if (per && s->nodes > per)
         x = tree_crossings(s->nodes, per);
-    up->every = up->most = bytes / 2 * (reduce ? x.in : x.out);
-    down->every = down->most = bytes / 2 * (reduce ? x.out : x.in);
+    up->every = up->most = half * (reduce ? x.in : x.out);
+    down->every = down->most = half * (reduce ? x.out : x.in);
 }
 
 /* Every byte sent is read from HBM and every byte received written to it: the mean over ranks, since no number of `every`
@@ -367,10 +447,13 @@ static struct coll_activity *make(const struct coll_cache *k, const struct op *o
     memset(a, 0, sizeof(a));
     x->algo = algo;
     traffic_of(k->p, o, i, algo, arena, &x->traffic);
+    if (x->traffic.n_only == k->p->world) /* then `every` is nobody's */
+        memset(&x->traffic.every, 0, sizeof(x->traffic.every));
     nvlink_amounts(&x->traffic, true, arena, &a[RESOURCE_NVLINK_TX]);
     nvlink_amounts(&x->traffic, false, arena, &a[RESOURCE_NVLINK_RX]);
     nic_amounts(k, &x->traffic, true, arena, &a[RESOURCE_NIC_TX]);
     nic_amounts(k, &x->traffic, false, arena, &a[RESOURCE_NIC_RX]);
+    all_pcie_amounts(k, &x->traffic, arena, a);
     if (direct) {
         direct_leaves(k, &s, &a[RESOURCE_NIC_TX], arena, &a[RESOURCE_LEAF_UP]);
         direct_leaves(k, &s, &a[RESOURCE_NIC_RX], arena, &a[RESOURCE_LEAF_DOWN]);
@@ -383,7 +466,7 @@ static struct coll_activity *make(const struct coll_cache *k, const struct op *o
     }
     a[RESOURCE_HBM].every = a[RESOURCE_HBM].most = hbm_bytes(&x->traffic, k->p->world);
     for (int r = RESOURCE_NVLINK_TX; r < RESOURCE_N; r++) {
-        double t = a[r].most / coll_capacity(k->c, (enum sim_resource)r);
+        double t = a[r].most / coll_capacity(&k->fabric, (enum sim_resource)r);
 
         if (t > transfer_ps) {
             transfer_ps = t;

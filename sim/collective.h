@@ -8,6 +8,7 @@
 #ifndef BALLAST_SIM_COLLECTIVE_H
 #define BALLAST_SIM_COLLECTIVE_H
 
+#include "sim/fabric.h"
 #include "sim/fluid.h"
 #include "sim/sim.h"
 
@@ -23,20 +24,24 @@ struct coll_activity {
 struct coll_cache {
     const struct program *p;
     const struct cluster *c;
+    struct fabric fabric;
     struct arena arena;
     struct coll_cache_slot *slots; /* owned */
     size_t n, cap;
 };
 
+/* The cluster, by domain, must make a fabric (fabric_init). */
 void coll_cache_init(struct coll_cache *k, const struct program *p, const struct cluster *c);
 void coll_cache_release(struct coll_cache *k);
 /* AUTO is resolved to the fastest of p2p, ring, tree and hierarchical. */
 const struct coll_activity *coll_get(struct coll_cache *k, const struct op *o,
                                      const struct instance *i, enum coll_algo algo);
 
-/* Units per ps of an instance: SM-shares, bytes. */
-double coll_capacity(const struct cluster *c, enum sim_resource r);
+/* How many there are of a resource, at least 1, and units per ps of each: SM-shares, bytes. A NIC is no faster than its own
+ * PCIe link. */
+uint32_t coll_instances(const struct fabric *f, enum sim_resource r);
+double coll_capacity(const struct fabric *f, enum sim_resource r);
 /* Creates the kinds of sim_resource in the order of the enum. */
-void coll_make_kinds(struct fluid *f, const struct program *p, const struct cluster *c);
+void coll_make_kinds(struct fluid *f, const struct fabric *fabric);
 
 #endif

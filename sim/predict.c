@@ -141,16 +141,12 @@ static void compute_time(const struct run *r, struct prediction *out)
 
 static void resources(const struct run *r, struct prediction *out)
 {
-    uint32_t gpn = r->p->gpus_per_node, nics = r->c->nics_per_node ? r->c->nics_per_node : 1;
-    uint32_t nodes = (r->p->world + gpn - 1) / gpn;
+    const struct fabric *f = &r->cache.fabric;
     double best = -1;
 
     for (int k = 0; k < RESOURCE_N; k++) {
-        uint32_t n = k == RESOURCE_NIC_TX || k == RESOURCE_NIC_RX ? nodes * nics : r->p->world;
+        uint32_t n = coll_instances(f, (enum sim_resource)k);
 
-        if (k == RESOURCE_LEAF_UP || k == RESOURCE_LEAF_DOWN)
-            n = r->c->nodes_per_leaf ? (nodes + r->c->nodes_per_leaf - 1) / r->c->nodes_per_leaf
-                                     : 1;
         for (uint32_t i = 0; i < n; i++) {
             double used = fluid_used(r->f, (uint32_t)k, i);
 
@@ -159,7 +155,7 @@ static void resources(const struct run *r, struct prediction *out)
                 out->busy_instance[k] = i;
             }
         }
-        out->busy[k] /= coll_capacity(r->c, (enum sim_resource)k) * (double)out->step_ps;
+        out->busy[k] /= coll_capacity(f, (enum sim_resource)k) * (double)out->step_ps;
     }
     out->busy[RESOURCE_SM] = (double)out->compute_ps / (double)out->step_ps;
     for (int k = 0; k < RESOURCE_N; k++)

@@ -24,9 +24,10 @@ const char *time_category_name(enum time_category t)
 
 const char *sim_resource_name(enum sim_resource r)
 {
-    static const char *const names[RESOURCE_N] = {"GPU compute",    "HBM",           "NVLink send",
-                                                  "NVLink receive", "NIC send",      "NIC receive",
-                                                  "leaf up-link",   "leaf down-link"};
+    static const char *const names[RESOURCE_N] = {
+        "GPU compute",  "HBM",           "NVLink send",  "NVLink receive", "NIC send",
+        "NIC receive",  "PCIe send",     "PCIe receive", "PCIe root up",   "PCIe root down",
+        "leaf up-link", "leaf down-link"};
 
     return names[r];
 }
@@ -432,19 +433,22 @@ int run_program(struct run *r, const struct program *p, const struct cluster *c,
                 const struct sim_options *o, struct err *e)
 {
     struct build b = {.r = r, .split_since = PROGRAM_NONE};
+    struct fabric fabric;
     int status;
 
     memset(r, 0, sizeof(*r));
     if (check_size(p, e))
         return -1;
+    arena_init(&r->arena);
+    if (fabric_init(&fabric, c, p->world, NULL, &r->arena, e))
+        return -1;
     r->p = p;
     r->c = c;
     r->unfold = o->unfold;
     r->serial = o->serial;
-    arena_init(&r->arena);
     coll_cache_init(&r->cache, p, c);
     r->f = fluid_new();
-    coll_make_kinds(r->f, p, c);
+    coll_make_kinds(r->f, &r->cache.fabric);
     make_classes(r);
     for (int s = 0; s < STREAM_N; s++)
         b.tail[s] = (struct spot){PROGRAM_NONE, false};

@@ -39,6 +39,13 @@ static void real_cluster(struct cluster *c)
         c->nic_of_gpu[i] = (uint8_t)(i / 2 % c->nics_per_node);
     c->nodes_per_leaf = 4;
     c->oversubscription = 2;
+    c->rail_optimised = c->gpus_per_node % 2 == 0;
+    c->pcie_switches = 2; /* GPUs in turn, NICs in halves: some cross the root */
+    c->pcie_Bps = 1.2e10;
+    for (uint32_t i = 0; i < c->gpus_per_node; i++)
+        c->switch_of_gpu[i] = (uint8_t)(i % 2);
+    for (uint32_t i = 0; i < c->nics_per_node; i++)
+        c->switch_of_nic[i] = (uint8_t)(2 * i / c->nics_per_node);
     for (int i = 0; i < PROTOCOL_N; i++) {
         c->coll.base_s[i] = 6e-6;
         c->coll.step_s[i] = 1e-6 * (i + 1);
@@ -563,6 +570,80 @@ START_TEST(direct_sends_leave_through_the_owners_leaf)
 }
 END_TEST
 
+/* 16 nodes of two GPUs, a NIC each, leaves of 4 nodes. The owner's 24 MB to the 12 nodes elsewhere: without rails its leaf has
+ * the up-links of 8 NICs, 800 MB/s, 30 ms. On rails all leave over the leaf of its own NIC, half of that: 60 ms. */
+START_TEST(a_rail_is_a_leaf_of_its_own)
+{
+    static const struct segment s[] = {{.root = 5, .to_n = 32, .bytes = 1000000}};
+    static const uint32_t start[] = {0, 1};
+    static const struct segment_table t = {.n_units = 1, .start = start, .segments = s};
+
+    for (int rails = 0; rails < 2; rails++) {
+        arena_init(&a);
+        one_collective(32, 2);
+        prog.segment_tables = (struct segment_table *)(uintptr_t)&t;
+        prog.n_segment_tables = 1;
+        op.coll.kind = COLL_SEGMENT_GATHER;
+        op.coll.table = 0;
+        plan.cluster.nodes_per_leaf = 4;
+        plan.cluster.oversubscription = 100;
+        plan.cluster.rail_optimised = rails;
+        ck_assert_int_eq(alone(ALGO_P2P), INT64_C(30000000000) * (rails + 1));
+        arena_release(&a);
+    }
+}
+END_TEST
+
+/* 2 nodes of 4 GPUs, all-gather of 8 MB by a ring on rails: each GPU sends 7/4 MB to the other node. */
+START_TEST(pcie_bounds_what_leaves_a_node)
+{
+    struct cluster *c = &plan.cluster;
+
+    arena_init(&a);
+    one_collective(8, 4);
+    op.coll.bytes = 8000000;
+    ck_assert_int_eq(alone(ALGO_RING), 175000000); /* NICs of 10 GB/s */
+    c->pcie_switches = 2;
+    c->pcie_Bps = 7e9;
+    for (int i = 0; i < 4; i++)
+        c->switch_of_gpu[i] = c->switch_of_nic[i] = (uint8_t)(i / 2);
+    ck_assert_int_eq(alone(ALGO_RING), 250000000); /* 1.75 MB at 7 GB/s */
+    /* GPUs 0, 1 use the NICs of 2, 3 and the other way round. A switch's link to the root carries what its two GPUs send and
+     * what its two NICs receive: 7 MB */
+    c->pcie_Bps = 2e10;
+    for (int i = 0; i < 4; i++)
+        c->nic_of_gpu[i] = (uint8_t)(i ^ 2);
+    ck_assert_int_eq(alone(ALGO_RING), 350000000);
+    /* two GPUs to a NIC: 3.5 MB at 10 GB/s, and nothing over the root */
+    for (int i = 0; i < 4; i++)
+        c->nic_of_gpu[i] = (uint8_t)(i & 2);
+    ck_assert_int_eq(alone(ALGO_RING), 350000000);
+    arena_release(&a);
+}
+END_TEST
+
+/* All 8 GPUs of one node own something and reduce to owners: nothing passes a NIC. Owner 0 receives 7 x 8 MB at 100 GB/s. */
+START_TEST(inside_a_node_no_nic_counts_when_all_own_something)
+{
+    static struct segment s[8];
+    static const uint32_t start[] = {0, 8};
+    static const struct segment_table t = {.n_units = 1, .start = start, .segments = s};
+
+    arena_init(&a);
+    one_collective(8, 8);
+    for (uint32_t r = 0; r < 8; r++)
+        s[r] = (struct segment){.root = r, .to_n = 8, .bytes = r ? 1000000 : 8000000, .tensor = r};
+    prog.segment_tables = (struct segment_table *)(uintptr_t)&t;
+    prog.n_segment_tables = 1;
+    op.coll.kind = COLL_SEGMENT_REDUCE;
+    op.coll.table = 0;
+    ck_assert_int_eq(alone(ALGO_P2P), 560000000);
+    op.coll.kind = COLL_SEGMENT_GATHER;
+    ck_assert_int_eq(alone(ALGO_P2P), 560000000);
+    arena_release(&a);
+}
+END_TEST
+
 /* Cut matrices are gathered by neighbours, all at once. Two ranges inside a node: no step between nodes, though the
  * group has two. One more range across the boundary of the nodes: one step, and the bytes of the first on a NIC. */
 START_TEST(a_range_takes_the_steps_that_it_spans)
@@ -998,6 +1079,8 @@ SUITE_MAIN("sim/predict", a_serial_step_is_the_sum_of_its_operations, folded_equ
            memory_of_recomputation_by_hand, memory_of_owners_by_hand,
            memory_of_the_optimizer_by_hand, memory_of_a_padded_gather_by_hand,
            memory_of_logits_by_hand, a_tree_takes_its_longest_way_and_its_fullest_link,
-           direct_sends_leave_through_the_owners_leaf, a_range_takes_the_steps_that_it_spans,
-           context_and_fragmentation_come_on_top, a_kernel_with_a_rate_of_its_own_takes_it,
-           a_preconditioned_update_takes_its_own_flops, fp32_takes_twice_the_time_of_bf16)
+           direct_sends_leave_through_the_owners_leaf, a_rail_is_a_leaf_of_its_own,
+           pcie_bounds_what_leaves_a_node, inside_a_node_no_nic_counts_when_all_own_something,
+           a_range_takes_the_steps_that_it_spans, context_and_fragmentation_come_on_top,
+           a_kernel_with_a_rate_of_its_own_takes_it, a_preconditioned_update_takes_its_own_flops,
+           fp32_takes_twice_the_time_of_bf16)
