@@ -81,6 +81,7 @@ MAINS    := $(filter cli/%_main.c,$(SRCS))
 # exec/lib_NAME.c -> ballast-NAME.so, which ballast-exec loads when it needs it; built where its library is.
 HAVE_mpi  := $(shell pkg-config --exists ompi-c 2>/dev/null && echo 1)
 HAVE_blas := $(shell pkg-config --exists openblas 2>/dev/null && echo 1)
+HAVE_hwloc := $(shell pkg-config --exists hwloc 2>/dev/null && echo 1)
 # The device backend is host C, and kernels for nvcc.
 CUDA_HOME ?= /usr/local/cuda
 NVCC      ?= $(CUDA_HOME)/bin/nvcc
@@ -91,6 +92,7 @@ MODULE_SRCS := $(filter exec/lib_%.c,$(SRCS))
 MODULES  := $(foreach m,$(MODULE_SRCS:exec/lib_%.c=%),$(if $(HAVE_$(m)),$(BUILD)/ballast-$(m).so))
 PKG_mpi   = ompi-c
 PKG_blas  = openblas
+PKG_hwloc = hwloc
 LIB_SRCS := $(filter-out $(MAINS) $(MODULE_SRCS) $(CUDA_SRCS),$(SRCS))
 LIB_OBJS := $(LIB_SRCS:%.c=$(OBJ)/%.o) $(OBJ)/gen/bundled.o
 LIB      := $(OBJ)/libballast.a
@@ -203,7 +205,7 @@ $(BUILD)/ballast-cuda.so: exec/lib_cuda.c $(CUDA_OBJS) $(STAMP) $(BUILD)/linked
 	@mkdir -p $(OBJ)/exec
 	$(if $(Q),@echo '  SO    $@')
 	$(Q)$(COMPILE) -isystem $(CUDA_HOME)/include -fPIC -MMD -MP -MF $(OBJ)/exec/lib_cuda.so.d -MT $@ -shared -o $@.new \
-	  $< $(CUDA_OBJS) $(LDFLAGS) -L$(CUDA_HOME)/lib64 -lcudart_static -lcublas -lstdc++ -lrt -ldl -pthread
+	  $< $(CUDA_OBJS) $(LDFLAGS) -L$(CUDA_HOME)/lib64 -lcudart_static -lcublas -Wl,-Bstatic -lstdc++ -Wl,-Bdynamic -static-libgcc -lrt -ldl -pthread
 	$(Q)mv -f $@.new $@
 
 # One build folder, two compilers: remember whose programs lie in it.
@@ -281,7 +283,7 @@ run:
 	@$(SUBMAKE) all
 	@sh experiments/00-main-job/run.sh
 
-tests: all $(TESTS) $(REPLAYS)
+tests: all $(TESTS) $(REPLAYS) $(BUILD)/gpu-bundle-exec
 
 test:
 	@sh tools/install-deps.sh
@@ -331,7 +333,19 @@ bench: $(BENCHES) all
 
 # Training for real on this machine: Newton-Schulz against the BLAS, and layouts side by side on RANKS=4 ranks.
 # For a machine with a GPU: see docs/CLUSTER.md. The bundle runs where nothing can be built.
-gpu-bundle: all
+# Its ballast-exec has cJSON inside: from libcjson.a, or from CJSON_C=path/to/cJSON.c where the package has only a shared one.
+# With neither it finds libcjson.so in the folder's lib/, and the script says so.
+CJSON_A  := $(filter /%,$(shell $(CC) -print-file-name=libcjson.a))
+CJSON_C  ?=
+$(BUILD)/gpu-bundle-exec: $(OBJ)/cli/exec_main.o $(LIB) $(BUILD)/linked $(CJSON_A) $(CJSON_C) FORCE
+	$(if $(Q),@echo '  LINK  $@')
+	$(Q)$(if $(CJSON_C),$(CC) -O2 -w -I$(dir $(CJSON_C)) -c -o $(OBJ)/cJSON.o $(CJSON_C))
+	$(Q)$(LINK) -o $@.new $(OBJ)/cli/exec_main.o $(LIB) $(LIBS_exec) \
+	  $(or $(if $(CJSON_C),$(OBJ)/cJSON.o),$(CJSON_A),$(JSON_LIBS)) \
+	  -Wl,-rpath,'$$ORIGIN/lib',--disable-new-dtags $(if $(XML_SRCS),$(XML_LIBS)) -lm
+	$(Q)mv -f $@.new $@
+
+gpu-bundle: all $(BUILD)/gpu-bundle-exec
 	@BUILD='$(BUILD)' sh tools/gpu-bundle.sh
 
 # What the cuda backend calls on the stand-in: a line a layout, algorithm and number of ranks.

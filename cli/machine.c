@@ -1,6 +1,7 @@
 #include "cli/machine.h"
 
 #include "cli/programs.h"
+#include "exec/near.h"
 #include <dlfcn.h>
 #include <stdarg.h>
 #include <string.h>
@@ -213,12 +214,22 @@ static int open_gemm(struct machine *m, const struct opts *o, struct err *e)
     return kind == GEMM_BLAS ? err_set(e, ERR_EXTERNAL, "cannot load BLAS: %s", dlerror()) : 0;
 }
 
+static void stay_near(const char *bus_id)
+{
+    struct arena a;
+
+    arena_init(&a);
+    near_bind(programs_beside(&a, "ballast-hwloc.so"), bus_id);
+    arena_release(&a);
+}
+
 /* auto takes the first that opens. */
 static int open_backend(struct machine *m, const struct opts *o, struct err *e)
 {
     enum backend_choice choice = (enum backend_choice)opts_get(o, "backend")->u64;
     const struct backend_options bo = {.transport = &m->t,
                                        .gemm = m->gemm,
+                                       .stay_near = stay_near,
                                        .shuffle = opts_get(o, "shuffle")->u64,
                                        .cpu_clock = opts_get(o, "clock")->u64 == 1};
 

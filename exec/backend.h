@@ -35,7 +35,9 @@ struct backend_options {
     struct transport *transport;    /* between ranks; the backend counts what it moves through it */
     const struct kernel_gemm *gemm; /* cpu: products */
     uint64_t shuffle;               /* cpu: 0: do each call at once; else the seed of the order */
-    bool cpu_clock; /* cpu: seconds that this thread computed, not those that passed */
+    void (*stay_near)(
+        const char *bus_id); /* NULL, or binds the process to the cores near a PCI device */
+    bool cpu_clock;          /* cpu: seconds that this thread computed, not those that passed */
 };
 
 /* What a backend's library exports as `const struct backend_library backend_library`. All calls come from one thread. */

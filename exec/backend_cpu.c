@@ -39,7 +39,7 @@ struct cpu {
     size_t n_marks, cap_marks;
     void *room[ROOM_N]; /* owned: what the task at work needs */
     size_t cap_room[ROOM_N];
-    uint32_t tag, issued, turn; /* of collectives: tags, given out, the next one to run */
+    uint32_t issued, turn; /* of collectives: given out, the next one to run */
 };
 
 static struct cpu *cpu_of(struct backend *b)
@@ -382,7 +382,9 @@ static void cpu_collective(struct backend *b, enum stream s, const struct coll_g
     struct meeting m = {*g, *c}, *staged;
     size_t n = c->n_segments * sizeof(*c->segments);
 
-    m.c.tag = x->tag = (x->tag + 1) % (TRANSPORT_CONTROL - 1);
+    /* Calls run one after the other, so a pair's messages are told apart by their order. A number that counts calls would
+     * differ between ranks that have been in other groups. */
+    m.c.tag = 1;
     if (!x->random) {
         issue(b, s, meet, &m, 0, NONE, NONE);
         return;

@@ -27,7 +27,7 @@ struct coll_call {
     enum coll_algo algo; /* of segment kinds; never AUTO */
     bool ordered;
     enum dtype dtype; /* of the elements on the wire */
-    uint32_t tag;     /* the same on all members, unique among calls in flight */
+    uint32_t tag;     /* the same on all members, other than that of other calls in flight */
     /* even kinds: `data` has n chunks of chunk_bytes (all-gather: own chunk in place on entry; reduce-scatter: the sum of
      * chunk `self` in place on exit, other chunks destroyed; all-reduce: all chunks summed) */
     void *data;

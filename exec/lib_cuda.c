@@ -8,7 +8,6 @@
  * with sums in kernels. Each stream has a communicator of its own, so that a gather and a reduction overlap.
  * NCCL is loaded when there are several ranks (BALLAST_NCCL names its file, else libnccl.so.2), so that one rank needs none.
  */
-#define _GNU_SOURCE /* sched_setaffinity */
 #include "core/mem.h"
 #include "exec/backend.h"
 #include "kernels/cuda.h"
@@ -19,7 +18,6 @@
 #include <cuda_runtime_api.h>
 #include <dlfcn.h>
 #include <nccl.h>
-#include <sched.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
@@ -56,6 +54,13 @@ struct room {
     size_t cap;
 };
 
+/* Some of the ranks, and their communicators: made by the members when they first meet on a stream. */
+struct party {
+    struct party *next;
+    uint32_t n, *ranks; /* owned */
+    ncclComm_t comm[STREAM_N];
+};
+
 struct cuda {
     struct backend *b;
     int device;
@@ -66,7 +71,7 @@ struct cuda {
     size_t n_events, made_events, cap_events;
     struct room work[STREAM_N], operand[STREAM_N][3], scratch[STREAM_N];
     struct nccl nccl;
-    ncclComm_t comm[STREAM_N];
+    struct party world, *parties; /* owned */
     double watchdog_s;
 };
 
@@ -173,6 +178,19 @@ static double now_s(void)
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
+static void look_at(struct backend *b, const struct party *p)
+{
+    struct cuda *x = cuda_of(b);
+
+    for (int k = 0; k < STREAM_N; k++) {
+        ncclResult_t r = ncclSuccess;
+
+        if (p->comm[k] && (x->nccl.CommGetAsyncError(p->comm[k], &r) != ncclSuccess ||
+                           (r != ncclSuccess && r != ncclInProgress)))
+            nccl_ok(b, r, "NCCL");
+    }
+}
+
 /* NCCL waits for ever for a rank that is gone: look at its errors and at the clock while the stream is at work. */
 static void wait_stream(struct backend *b, enum stream s)
 {
@@ -185,13 +203,10 @@ static void wait_stream(struct backend *b, enum stream s)
         return;
     }
     while ((status = cudaStreamQuery(x->stream[s])) == cudaErrorNotReady && !b->failed) {
-        ncclResult_t r = ncclSuccess;
         struct timespec nap = {0, 20000};
 
-        for (int k = 0; k < STREAM_N; k++)
-            if (x->comm[k] && (x->nccl.CommGetAsyncError(x->comm[k], &r) != ncclSuccess ||
-                               (r != ncclSuccess && r != ncclInProgress)))
-                nccl_ok(b, r, "NCCL");
+        for (const struct party *p = &x->world; p; p = p == &x->world ? x->parties : p->next)
+            look_at(b, p);
         if (now_s() - start > x->watchdog_s)
             fail(b, stream_name(s), "nothing moved for the watchdog's time");
         nanosleep(&nap, NULL);
@@ -343,6 +358,68 @@ static void cuda_gemm(struct backend *b, enum stream s, const struct backend_gem
         cuda_launch(b, s, KERNEL_FN_cast, &on, &out);
 }
 
+/* ---- groups of some ranks ---- */
+
+/* The first member makes an id and sends it to the others over the transport; they come here in the same order, since all
+ * members issue a group's collectives alike. ncclCommSplit would be a call of all ranks, who are elsewhere. */
+static int hand_out(struct transport *t, const struct coll_group *g, ncclUniqueId *id,
+                    struct err *e)
+{
+    enum { TAG = TRANSPORT_CONTROL + 64 };
+    struct transport_request *q = MEM_NEW(struct transport_request, g->n);
+    size_t n = 0;
+    int status = 0;
+
+    for (uint32_t i = 1; i < g->n && !g->self && !status; i++)
+        status = t->lib->isend(t, g->ranks[i], TAG, id, sizeof(*id), &q[n++], e);
+    if (g->self)
+        status = t->lib->irecv(t, g->ranks[0], TAG, id, sizeof(*id), &q[n++], e);
+    if (!status)
+        status = t->lib->wait(t, q, n, e);
+    mem_free(q);
+    return status;
+}
+
+static struct party *party_of(struct cuda *x, const struct coll_group *g)
+{
+    struct party *p = x->parties;
+
+    if (g->n == x->b->t->size)
+        return &x->world;
+    while (p && (p->n != g->n || memcmp(p->ranks, g->ranks, g->n * sizeof(*p->ranks)) != 0))
+        p = p->next;
+    if (p)
+        return p;
+    p = MEM_NEW(struct party, 1);
+    p->n = g->n;
+    p->ranks = MEM_NEW(uint32_t, g->n);
+    memcpy(p->ranks, g->ranks, g->n * sizeof(*p->ranks));
+    p->next = x->parties;
+    x->parties = p;
+    return p;
+}
+
+/* A rank's number in it is its place in the group. NULL: it failed. */
+static ncclComm_t comm_of(struct backend *b, enum stream s, const struct coll_group *g)
+{
+    struct cuda *x = cuda_of(b);
+    struct party *p = party_of(x, g);
+    struct err e = {.code = ERR_NONE};
+    ncclUniqueId id;
+
+    if (p->comm[s])
+        return p->comm[s];
+    memset(&id, 0, sizeof(id));
+    if (!g->self && !nccl_ok(b, x->nccl.GetUniqueId(&id), "ncclGetUniqueId"))
+        return NULL;
+    if (hand_out(b->t, g, &id, &e)) {
+        backend_fail(b, &e);
+        return NULL;
+    }
+    nccl_ok(b, x->nccl.CommInitRank(&p->comm[s], (int)g->n, id, (int)g->self), "ncclCommInitRank");
+    return b->failed ? NULL : p->comm[s];
+}
+
 /* ---- collectives ---- */
 
 struct carried {
@@ -352,7 +429,7 @@ struct carried {
     bool open; /* a group of sends and receives */
 };
 
-/* The group's place of a rank is its rank: groups are the world (checked before). */
+/* Messages go from rank to rank on the communicator of all. */
 static int in_group(struct carried *c)
 {
     struct cuda *x = cuda_of(c->b);
@@ -373,7 +450,8 @@ static int carry_send(void *ctx, uint32_t rank, const void *data, size_t n, stru
         return 0;
     c->b->n_sent += n;
     if (in_group(c) ||
-        !nccl_ok(c->b, x->nccl.Send(data, n, ncclInt8, (int)rank, x->comm[c->s], x->stream[c->s]),
+        !nccl_ok(c->b,
+                 x->nccl.Send(data, n, ncclInt8, (int)rank, x->world.comm[c->s], x->stream[c->s]),
                  "ncclSend"))
         return -1;
     return 0;
@@ -389,7 +467,8 @@ static int carry_receive(void *ctx, uint32_t rank, void *data, size_t n, struct 
         return 0;
     c->b->n_received += n;
     if (in_group(c) ||
-        !nccl_ok(c->b, x->nccl.Recv(data, n, ncclInt8, (int)rank, x->comm[c->s], x->stream[c->s]),
+        !nccl_ok(c->b,
+                 x->nccl.Recv(data, n, ncclInt8, (int)rank, x->world.comm[c->s], x->stream[c->s]),
                  "ncclRecv"))
         return -1;
     return 0;
@@ -458,13 +537,13 @@ static void even(struct carried *by, const struct coll_call *c)
 {
     struct cuda *x = cuda_of(by->b);
     cudaStream_t s = x->stream[by->s];
-    ncclComm_t comm = x->comm[by->s];
     uint32_t n = by->g->n;
     size_t count = c->chunk_bytes / dtype_bytes(c->dtype, 1), ring = (n - 1) * c->chunk_bytes;
     char *own = (char *)c->data + by->g->self * c->chunk_bytes;
     ncclDataType_t d = nccl_type(c->dtype);
+    ncclComm_t comm = count ? comm_of(by->b, by->s, by->g) : NULL;
 
-    if (!count)
+    if (!comm)
         return;
     if (c->kind == COLL_ALL_GATHER) {
         nccl_ok(by->b, x->nccl.AllGather(own, c->data, count, d, comm, s), "ncclAllGather");
@@ -490,8 +569,10 @@ static void rings(struct carried *by, const struct coll_call *c)
     cudaStream_t s = x->stream[by->s];
     bool gather = c->kind == COLL_SEGMENT_GATHER;
     uint32_t n = by->g->n, self = by->g->self;
+    ncclComm_t comm = comm_of(by->b, by->s, by->g);
 
-    in_group(by);
+    if (!comm || in_group(by))
+        return;
     for (uint32_t i = 0; i < c->n_segments; i++) {
         const struct segment *g = &c->segments[i];
         char *p = (char *)c->data + g->offset;
@@ -500,14 +581,13 @@ static void rings(struct carried *by, const struct coll_call *c)
 
         if (gather && count)
             nccl_ok(by->b,
-                    x->nccl.Broadcast(p, p, count, nccl_type(c->dtype), (int)g->root,
-                                      x->comm[by->s], s),
+                    x->nccl.Broadcast(p, p, count, nccl_type(c->dtype), (int)g->root, comm, s),
                     "ncclBroadcast");
         else if (count)
-            nccl_ok(by->b,
-                    x->nccl.Reduce(p, p, count, nccl_type(c->dtype), ncclSum, (int)g->root,
-                                   x->comm[by->s], s),
-                    "ncclReduce");
+            nccl_ok(
+                by->b,
+                x->nccl.Reduce(p, p, count, nccl_type(c->dtype), ncclSum, (int)g->root, comm, s),
+                "ncclReduce");
         by->b->n_sent += (gather ? last : root) ? 0 : g->bytes;
         by->b->n_received += (gather ? root : last) ? 0 : g->bytes;
     }
@@ -551,10 +631,6 @@ static void cuda_collective(struct backend *b, enum stream s, const struct coll_
 
     if (b->failed)
         return;
-    if (g->n != b->t->size) {
-        fail(b, coll_kind_name(c->kind), "the cuda backend has groups of all ranks only");
-        return;
-    }
     if (g->n > 1 && native(g, c)) {
         if (c->kind == COLL_SEGMENT_GATHER || c->kind == COLL_SEGMENT_REDUCE)
             rings(&by, c);
@@ -601,7 +677,8 @@ static int join(struct cuda *x, struct transport *t, struct err *e)
     all = mem_alloc(t->size, sizeof(mine));
     status = transport_all_gather_control(t, mine, sizeof(mine), all, e);
     for (int s = 0; s < STREAM_N && !status; s++)
-        if (x->nccl.CommInitRank(&x->comm[s], (int)t->size, all[s], (int)t->rank) != ncclSuccess)
+        if (x->nccl.CommInitRank(&x->world.comm[s], (int)t->size, all[s], (int)t->rank) !=
+            ncclSuccess)
             status = err_set(e, ERR_EXTERNAL,
                              "ncclCommInitRank failed for %u ranks (set "
                              "NCCL_DEBUG=WARN to see why)",
@@ -627,69 +704,10 @@ static int place_on_node(struct transport *t, uint32_t *place, struct err *e)
     return status;
 }
 
-/* A line of a file of the system, without its end; false when there is none. */
-static bool read_line(char *line, int n, const char *fmt, const char *what)
+static int take_gpu(struct cuda *x, const struct backend_options *o, struct err *e)
 {
-    char path[300];
-    FILE *f;
-    bool got;
-
-    snprintf(path, sizeof(path), fmt, what);
-    f = fopen(path, "r");
-    got = f && fgets(line, n, f);
-    if (f)
-        fclose(f);
-    if (got)
-        line[strcspn(line, "\n")] = 0;
-    return got;
-}
-
-/* "0-3,8,10-11" */
-static int parse_cpus(const char *list, cpu_set_t *set)
-{
-    char *end;
-
-    CPU_ZERO(set);
-    for (const char *p = list; *p; p = *end == ',' ? end + 1 : end) {
-        long first = strtol(p, &end, 10), last = first;
-
-        if (end == p)
-            break;
-        if (*end == '-')
-            last = strtol(end + 1, &end, 10);
-        for (long k = first; k <= last && k >= 0 && k < CPU_SETSIZE; k++)
-            CPU_SET((size_t)k, set);
-        if (*end != ',')
-            break;
-    }
-    return CPU_COUNT(set);
-}
-
-/* The host's side of a rank runs on the cores of its GPU's NUMA node, as Linux lists them, unless the launcher has bound it
- * already or nothing is known. */
-static void stay_near(int device)
-{
-    char bus[32] = "", node[16], list[4096];
-    cpu_set_t now, near, both;
-
-    if (sched_getaffinity(0, sizeof(now), &now) ||
-        CPU_COUNT(&now) < sysconf(_SC_NPROCESSORS_ONLN) ||
-        cudaDeviceGetPCIBusId(bus, sizeof(bus), device) != cudaSuccess)
-        return;
-    for (char *p = bus; *p; p++)
-        *p = (char)(*p >= 'A' && *p <= 'F' ? *p - 'A' + 'a' : *p);
-    if (!read_line(node, sizeof(node), "/sys/bus/pci/devices/%s/numa_node", bus) ||
-        node[0] == '-' ||
-        !read_line(list, sizeof(list), "/sys/devices/system/node/node%s/cpulist", node) ||
-        !parse_cpus(list, &near))
-        return;
-    CPU_AND(&both, &now, &near);
-    if (CPU_COUNT(&both))
-        sched_setaffinity(0, sizeof(both), &both);
-}
-
-static int take_gpu(struct cuda *x, struct transport *t, struct err *e)
-{
+    struct transport *t = o->transport;
+    char bus[32] = "";
     uint32_t place;
     int n = 0;
     cudaError_t status = cudaGetDeviceCount(&n);
@@ -708,7 +726,8 @@ static int take_gpu(struct cuda *x, struct transport *t, struct err *e)
     status = cudaSetDevice(x->device);
     if (status != cudaSuccess)
         return err_set(e, ERR_EXTERNAL, "GPU %d: %s", x->device, cudaGetErrorString(status));
-    stay_near(x->device);
+    if (o->stay_near && cudaDeviceGetPCIBusId(bus, sizeof(bus), x->device) == cudaSuccess)
+        o->stay_near(bus);
     return 0;
 }
 
@@ -747,13 +766,26 @@ static int describe(struct backend *b, struct cuda *x)
     return 0;
 }
 
+static void leave(struct cuda *x, struct party *p, bool failed)
+{
+    for (int s = 0; s < STREAM_N; s++)
+        if (p->comm[s])
+            (failed ? x->nccl.CommAbort : x->nccl.CommDestroy)(p->comm[s]);
+}
+
 static void cuda_close(struct backend *b)
 {
     struct cuda *x = cuda_of(b);
 
-    for (int s = 0; s < STREAM_N; s++)
-        if (x->comm[s])
-            (b->failed ? x->nccl.CommAbort : x->nccl.CommDestroy)(x->comm[s]);
+    leave(x, &x->world, b->failed);
+    while (x->parties) {
+        struct party *p = x->parties;
+
+        x->parties = p->next;
+        leave(x, p, b->failed);
+        mem_free(p->ranks);
+        mem_free(p);
+    }
     for (int s = 0; s < STREAM_N && x->stream[s]; s++) {
         struct room *rooms[] = {&x->work[s], &x->scratch[s], &x->operand[s][0], &x->operand[s][1],
                                 &x->operand[s][2]};
@@ -782,7 +814,7 @@ static int cuda_open(struct backend *b, const struct backend_options *o, struct 
     b->ctx = x;
     x->b = b;
     x->watchdog_s = o->transport->watchdog_s > 0 ? o->transport->watchdog_s : 60;
-    status = take_gpu(x, o->transport, e);
+    status = take_gpu(x, o, e);
     if (!status && (make_streams(b, x) || describe(b, x)))
         status = backend_status(b, e);
     if (!status && o->transport->size > 1)

@@ -69,6 +69,7 @@ struct bench {
     struct kernel_on on;
     char *grad, *state, *matrix, *param, *master; /* of the largest matrix */
     size_t n;                                     /* its elements */
+    double *norm2;                                /* of the momentum */
     struct owner_time *to;
 };
 
@@ -92,6 +93,10 @@ static void room(struct bench *x, bool take)
         else
             backend_free(x->b, STREAM_COMPUTE, *all[i].p, bytes);
     }
+    if (take)
+        x->norm2 = backend_alloc(x->b, STREAM_COMPUTE, sizeof(*x->norm2));
+    else
+        backend_free(x->b, STREAM_COMPUTE, x->norm2, sizeof(*x->norm2));
 }
 
 /* Numbers of an even spread, a block of them again and again. */
@@ -126,7 +131,8 @@ static void momentum(const struct bench *x, const struct tensor *t)
                                       .nesterov = true,
                                       .grad = x->grad,
                                       .buf = x->state,
-                                      .update = x->matrix};
+                                      .update = x->matrix,
+                                      .norm2 = x->norm2};
 
     launch_momentum(x->b, STREAM_COMPUTE, &x->on, &a);
 }
@@ -137,7 +143,8 @@ static void newton_schulz(const struct bench *x, const struct tensor *t)
                                      .cols = t->cols,
                                      .hyper = KERNEL_NS_DEFAULTS,
                                      .type = x->plan->job.param_dtype,
-                                     .matrix = x->matrix};
+                                     .matrix = x->matrix,
+                                     .norm2 = x->norm2};
     struct kernel_on on = x->on;
 
     a.hyper.steps = x->plan->job.ns_steps;

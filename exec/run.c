@@ -507,6 +507,9 @@ int exec_init(struct exec_run *r, const struct plan *plan, const struct program 
     r->output_grad = backend_alloc(b, STREAM_COMPUTE, last);
     r->output_bytes = last;
     r->losses = backend_alloc(b, STREAM_COMPUTE, p->n_micro * sizeof(*r->losses));
+    r->normed = ARENA_NEW(&r->arena, uint64_t, p->model->n_tensors);
+    if (j->optimizer == OPTIMIZER_MUON)
+        r->norms = backend_alloc(b, STREAM_COMPUTE, p->model->n_tensors * sizeof(*r->norms));
     make_marks(r);
     first_weights(r);
     b->lib->sync(b);
@@ -528,6 +531,8 @@ void exec_release(struct exec_run *r)
     backend_free(b, STREAM_COMPUTE, r->stale, r->stale_bytes);
     backend_free(b, STREAM_COMPUTE, r->output, r->output_bytes);
     backend_free(b, STREAM_COMPUTE, r->output_grad, r->output_bytes);
+    if (r->norms)
+        backend_free(b, STREAM_COMPUTE, r->norms, r->p->model->n_tensors * sizeof(*r->norms));
     if (r->losses)
         backend_free(b, STREAM_COMPUTE, r->losses, r->p->n_micro * sizeof(*r->losses));
     if (b)

@@ -68,11 +68,14 @@ struct exec_run {
     enum stream stream;                 /* of the operation that is being issued */
     void *scratch[STREAM_N][SCRATCH_N]; /* owned: see run_scratch() */
     size_t cap_scratch[STREAM_N][SCRATCH_N];
-    struct run_marks *marks;    /* [n_ops], in arena */
-    uint64_t step;              /* from 1 */
-    uint64_t bucket_end;        /* flat element where the next reduction bucket ends */
-    uint32_t last_forward;      /* the mark that ends a unit's forward */
-    uint32_t *ranks;            /* [world], in arena */
+    struct run_marks *marks; /* [n_ops], in arena */
+    uint64_t step;           /* from 1 */
+    uint64_t bucket_end;     /* flat element where the next reduction bucket ends */
+    uint32_t last_forward;   /* the mark that ends a unit's forward */
+    uint32_t *ranks;         /* [world], in arena */
+    double *
+        norms; /* [n_tensors] |momentum|^2 of whole matrices; owned, the backend's; NULL: not Muon */
+    uint64_t *normed;           /* [n_tensors] the step that left it, in arena */
     float *losses;              /* [n_micro] of the step at work; owned, the backend's */
     double loss;                /* of this rank's step, mean over micro-batches */
     void *output, *output_grad; /* of a model without a head; owned, the backend's */

@@ -96,6 +96,51 @@ static void *filled(struct backend *b, enum dtype d, size_t n)
     return x;
 }
 
+/* Seconds of one call, median of some series of them. */
+static double repeated(struct backend *b, void (*call)(struct backend *b, const void *args),
+                       const void *args)
+{
+    double took[REPEAT], once;
+    uint32_t calls = 1;
+
+    for (int r = -1; r < REPEAT; r++) { /* the first one tells how many fill 5 ms */
+        double start = backend_now_s(b);
+
+        for (uint32_t i = 0; i < calls; i++)
+            call(b, args);
+        b->lib->sync(b);
+        once = (backend_now_s(b) - start) / calls;
+        if (r < 0)
+            calls = once < 5e-3 ? 1 + (uint32_t)(5e-3 / (once > 1e-7 ? once : 1e-7)) : 1;
+        else
+            took[r] = once;
+    }
+    return median(took, REPEAT);
+}
+
+static void call_gemm(struct backend *b, const void *args)
+{
+    b->lib->gemm(b, STREAM_COMPUTE, args);
+}
+
+static void call_symmetric(struct backend *b, const void *args)
+{
+    const struct kernel_on on = {.act = DTYPE_BF16, .weight = DTYPE_BF16, .grad = DTYPE_BF16};
+
+    launch_symmetric(b, STREAM_COMPUTE, &on, args);
+}
+
+double sample_symmetric(struct backend *b, uint64_t n, uint64_t k)
+{
+    void *x = filled(b, DTYPE_BF16, n * k), *c = filled(b, DTYPE_BF16, n * n);
+    const struct kernel_symmetric a = {.n = n, .k = k, .alpha = 1, .x = x, .c = c};
+    double s = repeated(b, call_symmetric, &a);
+
+    backend_free(b, STREAM_COMPUTE, x, dtype_bytes(DTYPE_BF16, n * k));
+    backend_free(b, STREAM_COMPUTE, c, dtype_bytes(DTYPE_BF16, n * n));
+    return s;
+}
+
 double sample_gemm(struct backend *b, enum dtype d, uint64_t m, uint64_t n, uint64_t k)
 {
     void *x = filled(b, d, m * k), *y = filled(b, d, k * n), *z = filled(b, d, m * n);
@@ -112,29 +157,16 @@ double sample_gemm(struct backend *b, enum dtype d, uint64_t m, uint64_t n, uint
                                    .lda = k,
                                    .ldb = n,
                                    .ldc = n};
-    double took[REPEAT], once;
-    uint32_t calls = 1;
+    double s = repeated(b, call_gemm, &g);
 
-    for (int r = -1; r < REPEAT; r++) { /* the first one tells how many fill 5 ms */
-        double start = backend_now_s(b);
-
-        for (uint32_t i = 0; i < calls; i++)
-            b->lib->gemm(b, STREAM_COMPUTE, &g);
-        b->lib->sync(b);
-        once = (backend_now_s(b) - start) / calls;
-        if (r < 0)
-            calls = once < 5e-3 ? 1 + (uint32_t)(5e-3 / (once > 1e-7 ? once : 1e-7)) : 1;
-        else
-            took[r] = once;
-    }
     backend_free(b, STREAM_COMPUTE, x, dtype_bytes(d, m * k));
     backend_free(b, STREAM_COMPUTE, y, dtype_bytes(d, k * n));
     backend_free(b, STREAM_COMPUTE, z, dtype_bytes(d, m * n));
-    return median(took, REPEAT);
+    return s;
 }
 
-double sample_orthogonalize(struct backend *b, enum dtype d, uint64_t rows, uint64_t cols,
-                            uint32_t steps)
+double sample_orthogonalize(struct backend *b, enum dtype d, enum kernel_ns_form form,
+                            uint64_t rows, uint64_t cols, uint32_t steps)
 {
     uint64_t n = rows * cols;
     void *x = filled(b, d, n), *y = backend_alloc(b, STREAM_COMPUTE, dtype_bytes(d, n));
@@ -147,6 +179,7 @@ double sample_orthogonalize(struct backend *b, enum dtype d, uint64_t rows, uint
     double took[REPEAT];
 
     a.hyper.steps = steps;
+    a.hyper.form = form;
     a.hyper.stored = d;
     for (int r = -1; r < REPEAT; r++) { /* the first one warms up */
         double start;

@@ -23,9 +23,11 @@ int sample_collectives(struct exec_run *r, double *of_step, struct err *e);
 
 /* One product alone. */
 double sample_gemm(struct backend *b, enum dtype d, uint64_t m, uint64_t n, uint64_t k);
+/* x x^T of x (n,k) by our kernel for symmetric products, which takes bf16 alone. */
+double sample_symmetric(struct backend *b, uint64_t n, uint64_t k);
 /* Newton-Schulz on one matrix, stored as d. */
-double sample_orthogonalize(struct backend *b, enum dtype d, uint64_t rows, uint64_t cols,
-                            uint32_t steps);
+double sample_orthogonalize(struct backend *b, enum dtype d, enum kernel_ns_form form,
+                            uint64_t rows, uint64_t cols, uint32_t steps);
 /* Bytes a second read and written by copying `bytes` (a multiple of 4) in memory. */
 double sample_copy_Bps(struct backend *b, size_t bytes);
 /* What launching a kernel costs: one after another on an element. */

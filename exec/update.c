@@ -73,7 +73,8 @@ static float *master_of(struct exec_run *r, uint32_t t)
     return (float *)(void *)resident(r, r->p->known.master, r->held.t[t].master_at);
 }
 
-/* The update of the held part, in the matrix's place; padding of a last part stays zero, as it was reserved. */
+/* The update of the held part, in the matrix's place; padding of a last part stays zero, as it was reserved. Of a whole
+ * matrix the same pass leaves the norm that Newton-Schulz begins with; of a part it would be a part of it. */
 static void momentum(struct exec_run *r, uint32_t t, char *matrix)
 {
     const struct held_tensor *h = &r->held.t[t];
@@ -91,6 +92,10 @@ static void momentum(struct exec_run *r, uint32_t t, char *matrix)
 
     a.buf = resident(r, r->p->known.states, h->state_at);
     a.update = matrix + dtype_bytes(d, h->first);
+    if (h->n == r->p->model->tensors[t].numel) {
+        a.norm2 = r->norms + t;
+        r->normed[t] = r->step;
+    }
     launch_momentum(r->b, r->stream, &on, &a);
 }
 
@@ -106,6 +111,8 @@ static void newton_schulz(struct exec_run *r, uint32_t t, char *matrix)
 
     a.hyper.steps = r->plan->job.ns_steps;
     a.hyper.stored = r->plan->job.param_dtype; /* as on a device */
+    if (r->normed[t] == r->step)
+        a.norm2 = r->norms + t;
     on.workspace_bytes = kernel_orthogonalize_workspace(x->rows, x->cols);
     launch_orthogonalize(r->b, r->stream, &on, &a);
 }

@@ -108,6 +108,12 @@ __device__ __forceinline__ float load1(enum dtype d, const void *p, uint64_t i)
                            : from_half(d, static_cast<const uint16_t *>(p)[i]);
 }
 
+/* x as it comes back from memory. */
+__device__ __forceinline__ float rounded(enum dtype d, float x)
+{
+    return d == DTYPE_FP32 ? x : from_half(d, to_half(d, x));
+}
+
 __device__ __forceinline__ void store1(enum dtype d, float x, void *p, uint64_t i)
 {
     if (d == DTYPE_FP32)

@@ -68,7 +68,8 @@ struct iteration {
     struct cuda_handles *h;
     enum dtype d;
     uint64_t rows, cols, s; /* s: the smaller side */
-    char *x, *a, *b, *y;    /* (rows,cols), (s,s) twice, (rows,cols) */
+    const struct kernel_ns_hyper *p;
+    char *x, *a, *b, *q, *t, *y; /* (rows,cols), (s,s): q and t for the Gram form, (rows,cols) */
 };
 
 static int square(struct iteration *i, float alpha, const void *x, const void *y, float beta,
@@ -89,47 +90,92 @@ static int copy(struct iteration *i, void *to, const void *from, uint64_t n)
     return -1;
 }
 
-static int step(struct iteration *i, const struct kernel_ns_hyper *p)
+/* a = x x^T or x^T x */
+static int gram(struct iteration *i)
 {
     bool tall = i->rows > i->cols;
 
-    /* a = x x^T or x^T x; b = b a + c a a; x = a x + b x or x b */
-    if (cuda_product(i->h, tall, !tall, i->s, i->s, tall ? i->rows : i->cols, 1, i->d, i->x,
-                     i->cols, i->x, i->cols, 0, i->d, i->a, i->s) ||
-        copy(i, i->b, i->a, i->s * i->s) || square(i, p->c, i->a, i->a, p->b, i->b) ||
-        copy(i, i->y, i->x, i->rows * i->cols))
+    return cuda_product(i->h, tall, !tall, i->s, i->s, tall ? i->rows : i->cols, 1, i->d, i->x,
+                        i->cols, i->x, i->cols, 0, i->d, i->a, i->s);
+}
+
+/* b = b a + c a a */
+static int polynomial(struct iteration *i)
+{
+    return copy(i, i->b, i->a, i->s * i->s) || square(i, i->p->c, i->a, i->a, i->p->b, i->b) ? -1
+                                                                                             : 0;
+}
+
+/* x = m x (wide) or x m (tall) + keep * x; m is (s,s) */
+static int multiply(struct iteration *i, const void *m, float keep)
+{
+    if (copy(i, i->y, i->x, i->rows * i->cols))
         return -1;
-    if (tall)
-        return cuda_product(i->h, false, false, i->rows, i->cols, i->s, 1, i->d, i->y, i->cols,
-                            i->b, i->s, p->a, i->d, i->x, i->cols);
-    return cuda_product(i->h, false, false, i->rows, i->cols, i->s, 1, i->d, i->b, i->s, i->y,
-                        i->cols, p->a, i->d, i->x, i->cols);
+    if (i->rows > i->cols)
+        return cuda_product(i->h, false, false, i->rows, i->cols, i->s, 1, i->d, i->y, i->cols, m,
+                            i->s, keep, i->d, i->x, i->cols);
+    return cuda_product(i->h, false, false, i->rows, i->cols, i->s, 1, i->d, m, i->s, i->y, i->cols,
+                        keep, i->d, i->x, i->cols);
+}
+
+static int standard(struct iteration *i)
+{
+    for (uint32_t k = 0; k < i->p->steps; k++)
+        if (gram(i) || polynomial(i) || multiply(i, i->b, i->p->a))
+            return -1;
+    return 0;
+}
+
+/* As by_gram() of newton_schulz.c. */
+static int by_gram(struct iteration *i, const struct kernel_on *on)
+{
+    const struct kernel_diagonal plus_a = {.n = i->s, .type = i->d, .alpha = i->p->a, .x = i->b};
+    uint64_t n = i->s * i->s;
+    uint32_t since = 0;
+
+    for (uint32_t k = 0; k < i->p->steps; k++) {
+        if ((!since && gram(i)) || polynomial(i))
+            return -1;
+        cuda_diagonal(on, &plus_a);
+        if (since ? square(i, 1, i->b, i->q, 0, i->t) || copy(i, i->q, i->t, n)
+                  : copy(i, i->q, i->b, n))
+            return -1;
+        since++;
+        if (k + 1 == i->p->steps || since == i->p->restart) {
+            if (multiply(i, i->q, 0))
+                return -1;
+            since = 0;
+        } else if (square(i, 1, i->b, i->a, 0, i->t) || square(i, 1, i->t, i->b, 0, i->a)) {
+            return -1;
+        }
+    }
+    return 0;
 }
 
 int cuda_orthogonalize(struct cuda_handles *h, const struct kernel_on *on,
                        const struct kernel_orthogonalize *a)
 {
-    struct iteration i = {.h = h, .d = a->type, .rows = a->rows, .cols = a->cols, .x = a->matrix};
-    const struct kernel_normalize unit = {
-        .n = a->rows * a->cols, .type = a->type, .eps = a->hyper.eps, .x = a->matrix};
+    struct iteration i = {
+        .h = h, .d = a->type, .rows = a->rows, .cols = a->cols, .p = &a->hyper, .x = a->matrix};
+    bool by_g = a->hyper.form == KERNEL_NS_GRAM;
+    const struct kernel_normalize unit = {.n = a->rows * a->cols,
+                                          .type = a->type,
+                                          .eps = a->hyper.eps,
+                                          .x = a->matrix,
+                                          .norm2 = a->norm2};
     struct kernel_on inner = *on;
     uint64_t square_bytes;
 
-    if (a->hyper.form != KERNEL_NS_STANDARD) {
-        snprintf(h->why, sizeof(h->why), "the Gram form of Newton-Schulz runs on CPUs alone");
-        return -1;
-    }
     i.s = a->rows < a->cols ? a->rows : a->cols;
     square_bytes = (dtype_bytes(a->type, i.s * i.s) + 255) / 256 * 256;
     i.a = on->workspace;
     i.b = i.a + square_bytes;
-    i.y = i.b + square_bytes;
+    i.q = i.b + square_bytes;
+    i.t = i.q + (by_g ? square_bytes : 0);
+    i.y = i.t + (by_g ? square_bytes : 0);
     inner.workspace = i.y; /* free until the first step */
     inner.workspace_bytes = 0;
     inner.workspace_bytes = cuda_workspace(KERNEL_FN_normalize, &inner, &unit);
     cuda_normalize(&inner, &unit);
-    for (uint32_t k = 0; k < a->hyper.steps; k++)
-        if (step(&i, &a->hyper))
-            return -1;
-    return 0;
+    return by_g ? by_gram(&i, on) : standard(&i);
 }

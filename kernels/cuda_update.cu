@@ -1,12 +1,14 @@
 /* Updates: momentum, the matrix update, AdamW, and what Shampoo and SOAP do between products; bound by memory. */
 #include "kernels/cuda_common.cuh"
 
+/* The sum of squares of what it stores. Where nobody asks for it (each()) the compiler drops it. */
 struct momentum_op {
     struct kernel_momentum a;
 
-    __device__ void operator()(uint64_t i, unsigned len) const
+    __device__ double operator()(uint64_t i, unsigned len) const
     {
         float g[PACK], buf[PACK];
+        double sum = 0;
 
         load(a.grad_type, a.grad, i, len, g);
         load(a.state_type, a.buf, i, len, buf);
@@ -19,12 +21,37 @@ struct momentum_op {
         }
         store(a.state_type, buf, a.buf, i, len);
         store(a.update_type, g, a.update, i, len);
+#pragma unroll
+        for (unsigned j = 0; j < PACK; j++) {
+            double u = static_cast<double>(rounded(a.update_type, g[j]));
+
+            sum += j < len ? u * u : 0;
+        }
+        return sum;
     }
 };
 
+__global__ void total_kernel(const double *parts, unsigned n_parts, double *to)
+{
+    double sum = all_parts(parts, n_parts);
+
+    if (threadIdx.x == 0)
+        *to = sum;
+}
+
+/* With the norm: the parts that normalize would cut the update into, each by its own block, then all in their order. */
 void cuda_momentum(const struct kernel_on *on, const struct kernel_momentum *a)
 {
-    each(on, a->n, momentum_op{*a});
+    double *parts = static_cast<double *>(on->workspace);
+    unsigned block = OPEN_BLOCK(EACH_BLOCK);
+
+    if (!a->norm2) {
+        each(on, a->n, momentum_op{*a});
+        return;
+    }
+    sum_parts(on, a->n, parts, momentum_op{*a});
+    LAUNCH(1, block, 0, on->stream, total_kernel, parts, static_cast<unsigned>(cuda_parts(a->n)),
+           a->norm2);
 }
 
 /* p = keep * p - u, on the master copy if there is one. */
@@ -145,14 +172,6 @@ struct moments_op {
         return sum;
     }
 };
-
-__global__ void total_kernel(const double *parts, unsigned n_parts, double *to)
-{
-    double sum = all_parts(parts, n_parts);
-
-    if (threadIdx.x == 0)
-        *to = sum;
-}
 
 void cuda_moments(const struct kernel_on *on, const struct kernel_moments *a)
 {

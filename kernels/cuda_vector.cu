@@ -38,6 +38,23 @@ void cuda_scale(const struct kernel_on *on, const struct kernel_scale *a)
     each(on, a->n, scale_op{*a});
 }
 
+__global__ void diagonal_kernel(struct kernel_diagonal a)
+{
+    uint64_t stride = static_cast<uint64_t>(gridDim.x) * blockDim.x;
+
+    for (uint64_t i = static_cast<uint64_t>(blockIdx.x) * blockDim.x + threadIdx.x; i < a.n;
+         i += stride)
+        store1(a.type, load1(a.type, a.x, i * a.n + i) + a.alpha, a.x, i * a.n + i);
+}
+
+void cuda_diagonal(const struct kernel_on *on, const struct kernel_diagonal *a)
+{
+    unsigned block = OPEN_BLOCK(EACH_BLOCK);
+
+    if (a->n)
+        LAUNCH(blocks_for(a->n, block), block, 0, on->stream, diagonal_kernel, *a);
+}
+
 struct axpy_op {
     struct kernel_axpy a;
 
@@ -140,13 +157,15 @@ __global__ void __launch_bounds__(1024)
 
 void cuda_normalize(const struct kernel_on *on, const struct kernel_normalize *a)
 {
-    double *parts = static_cast<double *>(on->workspace);
-    unsigned block = OPEN_BLOCK(EACH_BLOCK), n_parts = static_cast<unsigned>(cuda_parts(a->n));
+    const double *parts = a->norm2 ? a->norm2 : static_cast<double *>(on->workspace);
+    unsigned block = OPEN_BLOCK(EACH_BLOCK),
+             n_parts = a->norm2 ? 1 : static_cast<unsigned>(cuda_parts(a->n));
     /* every block adds up all parts first: give it something to do afterwards */
     unsigned grid = blocks_for(a->n, static_cast<uint64_t>(block) * PACK * 8);
 
     if (!a->n)
         return;
-    sum_parts(on, a->n, parts, square_op{a->type, a->x});
+    if (!a->norm2)
+        sum_parts(on, a->n, static_cast<double *>(on->workspace), square_op{a->type, a->x});
     LAUNCH(grid, block, 0, on->stream, normalize_kernel, *a, parts, n_parts);
 }

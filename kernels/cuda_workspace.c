@@ -50,13 +50,15 @@ struct cuda_soap_room cuda_soap_room(const struct kernel_soap *a)
     return x;
 }
 
-/* Two squares of the smaller side and a copy of the matrix, which the start's sum may use before. */
+/* Two squares of the smaller side (four for the Gram form) and a copy of the matrix, which the start's sum may use before. */
 static size_t orthogonalize_bytes(const struct kernel_orthogonalize *a)
 {
     size_t s = cuda_least(a->rows, a->cols), n = a->rows * a->cols;
     size_t copy = (size_t)dtype_bytes(a->type, n), sum = cuda_parts(n) * sizeof(double);
 
-    return 2 * cuda_round((size_t)dtype_bytes(a->type, s * s)) + (copy > sum ? copy : sum);
+    return (a->hyper.form == KERNEL_NS_GRAM ? 4 : 2) *
+               cuda_round((size_t)dtype_bytes(a->type, s * s)) +
+           (copy > sum ? copy : sum);
 }
 
 /* Mean and 1/sqrt of each row, then parts of d_weight and of d_bias. */
@@ -84,6 +86,7 @@ size_t cuda_workspace(enum kernel_function f, const struct kernel_on *on, const 
         const struct kernel_route *route;
         const struct kernel_cross_entropy *loss;
         const struct kernel_squared_error *error;
+        const struct kernel_momentum *momentum;
         const struct kernel_normalize *normalize;
         const struct kernel_moments *moments;
         const struct kernel_graft *graft;
@@ -112,8 +115,10 @@ size_t cuda_workspace(enum kernel_function f, const struct kernel_on *on, const 
         return sizeof(float);
     case KERNEL_FN_squared_error:
         return cuda_parts(a.error->n) * sizeof(double);
+    case KERNEL_FN_momentum:
+        return a.momentum->norm2 ? cuda_parts(a.momentum->n) * sizeof(double) : 0;
     case KERNEL_FN_normalize:
-        return cuda_parts(a.normalize->n) * sizeof(double);
+        return a.normalize->norm2 ? 0 : cuda_parts(a.normalize->n) * sizeof(double);
     case KERNEL_FN_moments:
         return cuda_moments_parts(a.moments->rows, a.moments->cols) * sizeof(double);
     case KERNEL_FN_graft:

@@ -48,6 +48,7 @@
     X(cast, kernel_cast)                                                                           \
     X(scale, kernel_scale)                                                                         \
     X(normalize, kernel_normalize)                                                                 \
+    X(diagonal, kernel_diagonal)                                                                   \
     X(axpy, kernel_axpy)                                                                           \
     X(sum, kernel_sum)                                                                             \
     X(reduce, kernel_reduce)                                                                       \

@@ -249,7 +249,8 @@ void kernel_squared_error_backward(const struct kernel_on *on,
 /* ---- updates (elementwise; the matrix algebra is in kernels/optimizer.h) ---- */
 
 /* Momentum of Muon, as an average: buf = mu * buf + (1 - mu) * g; update = buf, or with Nesterov (1 - mu) * g + mu * buf.
- * (Newton-Schulz ignores scale, so the sum form gives the same step.) */
+ * (Newton-Schulz ignores scale, so the sum form gives the same step.) With norm2 the same pass leaves |update|^2 there, of
+ * the update as it is stored: what kernel_norm2() would read it again for, with the same bits. */
 struct kernel_momentum {
     size_t n;
     enum dtype grad_type, state_type, update_type;
@@ -257,6 +258,7 @@ struct kernel_momentum {
     bool nesterov;
     const void *grad;
     void *buf, *update;
+    double *norm2; /* one, or NULL */
 };
 void kernel_momentum(const struct kernel_on *on, const struct kernel_momentum *a);
 
@@ -304,14 +306,24 @@ struct kernel_scale {
 };
 void kernel_scale(const struct kernel_on *on, const struct kernel_scale *a);
 
-/* x /= max(|x|, eps), |x| the root of kernel_norm2() */
+/* x /= max(|x|, eps), |x| the root of kernel_norm2(), or of *norm2 where somebody has it already */
 struct kernel_normalize {
     size_t n;
     enum dtype type;
     float eps;
     void *x;
+    const double *norm2; /* |x|^2, or NULL */
 };
 void kernel_normalize(const struct kernel_on *on, const struct kernel_normalize *a);
+
+/* x[i][i] += alpha, x (n,n) without gaps */
+struct kernel_diagonal {
+    size_t n;
+    enum dtype type;
+    float alpha;
+    void *x;
+};
+void kernel_diagonal(const struct kernel_on *on, const struct kernel_diagonal *a);
 
 /* y += alpha * x */
 struct kernel_axpy {

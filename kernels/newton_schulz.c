@@ -103,14 +103,16 @@ static void standard(const struct work *w, float *x)
 /* All of G, P and Q are polynomials of one matrix: they commute, and Q (as P) serves from either side. */
 static void by_gram(const struct work *w, float *x)
 {
+    const struct kernel_diagonal plus_a = {
+        .n = w->s, .type = DTYPE_FP32, .alpha = w->h->a, .x = w->b};
     uint32_t since = 0;
 
     for (uint32_t i = 0; i < w->h->steps; i++) {
         if (!since)
             gram(w, x);
         polynomial(w);
-        for (size_t k = 0; k < w->s; k++)
-            w->b[k * w->s + k] += w->h->a;
+        kernel_diagonal(&(struct kernel_on){.act = DTYPE_FP32}, &plus_a);
+        round_to(w->h->stored, w->b, w->s * w->s);
         if (since) {
             square(w, 1, w->b, w->q, 0, w->t);
             memcpy(w->q, w->t, w->s * w->s * sizeof(*w->q));
@@ -134,7 +136,8 @@ void kernel_newton_schulz(const struct kernel_on *on, const struct kernel_newton
     float *room = on->workspace;
     struct work w = {on->gemm, &a->hyper,    a->rows,          a->cols,          s,
                      room,     room + s * s, room + 2 * s * s, room + 3 * s * s, room + 4 * s * s};
-    struct kernel_normalize start = {.n = n, .type = DTYPE_FP32, .eps = a->hyper.eps, .x = a->x};
+    struct kernel_normalize start = {
+        .n = n, .type = DTYPE_FP32, .eps = a->hyper.eps, .x = a->x, .norm2 = a->norm2};
 
     BUG_ON(!n || !on->gemm);
     BUG_ON(on->workspace_bytes < kernel_newton_schulz_workspace(a->rows, a->cols));
@@ -155,7 +158,7 @@ void kernel_orthogonalize(const struct kernel_on *on, const struct kernel_orthog
 {
     size_t n = a->rows * a->cols;
     struct kernel_newton_schulz ns = {
-        .rows = a->rows, .cols = a->cols, .hyper = a->hyper, .x = on->workspace};
+        .rows = a->rows, .cols = a->cols, .hyper = a->hyper, .x = on->workspace, .norm2 = a->norm2};
     struct kernel_on inner = *on;
 
     BUG_ON(on->workspace_bytes < kernel_orthogonalize_workspace(a->rows, a->cols));

@@ -296,6 +296,7 @@ static void of_momentum(struct list *x, const struct kernel_momentum *a)
     reads(x, &a->grad, a->grad_type, a->n);
     writes(x, &a->buf, a->state_type, a->n);
     fills(x, &a->update, a->update_type, a->n);
+    other(x, &a->norm2, sizeof(*a->norm2), CONTENT_DOUBLE, ACCESS_FILL);
 }
 
 static void of_matrix_update(struct list *x, const struct kernel_matrix_update *a)
@@ -327,7 +328,13 @@ static void of_scale(struct list *x, const struct kernel_scale *a)
 
 static void of_normalize(struct list *x, const struct kernel_normalize *a)
 {
+    other(x, &a->norm2, sizeof(*a->norm2), CONTENT_DOUBLE, ACCESS_IN);
     writes(x, &a->x, a->type, a->n);
+}
+
+static void of_diagonal(struct list *x, const struct kernel_diagonal *a)
+{
+    writes(x, &a->x, a->type, a->n * a->n);
 }
 
 static void of_axpy(struct list *x, const struct kernel_axpy *a)
@@ -428,6 +435,7 @@ static void of_symmetric(struct list *x, const struct kernel_symmetric *a)
 
 static void of_orthogonalize(struct list *x, const struct kernel_orthogonalize *a)
 {
+    other(x, &a->norm2, sizeof(*a->norm2), CONTENT_DOUBLE, ACCESS_IN);
     writes(x, &a->matrix, a->type, a->rows * a->cols);
 }
 

@@ -39,7 +39,8 @@ struct kernel_ns_hyper {
 struct kernel_newton_schulz {
     size_t rows, cols;
     struct kernel_ns_hyper hyper;
-    float *x; /* (rows, cols), in and out */
+    float *x;            /* (rows, cols), in and out */
+    const double *norm2; /* |x|^2 where momentum has left it, or NULL */
 };
 size_t kernel_newton_schulz_workspace(size_t rows, size_t cols);
 void kernel_newton_schulz(const struct kernel_on *on, const struct kernel_newton_schulz *a);
@@ -49,7 +50,8 @@ struct kernel_orthogonalize {
     size_t rows, cols;
     struct kernel_ns_hyper hyper;
     enum dtype type;
-    void *matrix; /* (rows, cols), in and out */
+    void *matrix;        /* (rows, cols), in and out */
+    const double *norm2; /* |matrix|^2 where momentum has left it, or NULL */
 };
 size_t kernel_orthogonalize_workspace(size_t rows, size_t cols);
 void kernel_orthogonalize(const struct kernel_on *on, const struct kernel_orthogonalize *a);

@@ -9,6 +9,7 @@
 void kernel_momentum(const struct kernel_on *on, const struct kernel_momentum *a)
 {
     float t0[CHUNK], buf[CHUNK], up[CHUNK];
+    double sum = 0;
 
     (void)on;
     FOR_CHUNKS(i, len, a->n)
@@ -24,7 +25,15 @@ void kernel_momentum(const struct kernel_on *on, const struct kernel_momentum *a
         }
         store(a->state_type, buf, a->buf, i, len);
         store(a->update_type, up, a->update, i, len);
+        if (a->norm2) {
+            const float *u = load(a->update_type, a->update, i, len, t0);
+
+            for (size_t j = 0; j < len; j++)
+                sum += (double)u[j] * (double)u[j];
+        }
     }
+    if (a->norm2)
+        *a->norm2 = sum;
 }
 
 /* p = keep * p - u, on the master copy if there is one. */

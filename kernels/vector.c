@@ -30,11 +30,24 @@ void kernel_scale(const struct kernel_on *on, const struct kernel_scale *a)
 
 void kernel_normalize(const struct kernel_on *on, const struct kernel_normalize *a)
 {
-    double norm = sqrt(kernel_norm2(on, a->type, a->x, a->n)), eps = (double)a->eps;
+    double norm2 = a->norm2 ? *a->norm2 : kernel_norm2(on, a->type, a->x, a->n);
+    double norm = sqrt(norm2), eps = (double)a->eps;
     struct kernel_scale by = {.n = a->n, .type = a->type, .x = a->x};
 
     by.alpha = (float)(1 / (norm < eps ? eps : norm));
     kernel_scale(on, &by);
+}
+
+void kernel_diagonal(const struct kernel_on *on, const struct kernel_diagonal *a)
+{
+    float x;
+
+    (void)on;
+    for (size_t i = 0; i < a->n; i++) {
+        dtype_load(a->type, at_const(a->type, a->x, i * a->n + i), &x, 1);
+        x += a->alpha;
+        store(a->type, &x, a->x, i * a->n + i, 1);
+    }
 }
 
 void kernel_axpy(const struct kernel_on *on, const struct kernel_axpy *a)

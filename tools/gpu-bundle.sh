@@ -1,13 +1,14 @@
 #!/bin/sh
 # gpu-bundle.sh [small] - build/gpu-bundle: a folder that runs on a machine with an NVIDIA GPU and nothing else of ours:
-# ballast-exec, the cuda backend, the libraries beside them that are neither glibc's nor the GPU's, the kernels' sources, plans
+# ballast-exec with cJSON inside (see the Makefile), the cuda backend, libraries that are neither glibc's nor the GPU's, the kernels' sources, plans
 # and gpu-check.sh. `small`: plans that a CPU can run, for the test of the script.
 set -e
 build=${BUILD:-build}
 to=$build/gpu-bundle
 rm -rf "$to"
 mkdir -p "$to/plans" "$to/lib" "$to/src"
-cp "$build/ballast-exec" tools/gpu-check.sh "$to"
+cp tools/gpu-check.sh "$to"
+cp "$build/gpu-bundle-exec" "$to/ballast-exec"
 for so in "$build"/ballast-cuda.so "$build"/ballast-blas.so; do [ -e "$so" ] && cp "$so" "$to"; done
 cp kernels/*.cu kernels/*.cuh kernels/*.h exec/lib_cuda.c kernels/cuda_*.c "$to/src" 2>/dev/null || true
 # what the loader needs of them
@@ -51,6 +52,8 @@ plan check-zero3-muon.json "$llama" --gpus 1 -l zero3+gather --seq-len $seq $fp3
 plan owners-$w.json $many --gpus $w -l owner --seq-len 64
 plan replay-ddp.json "$big" --gpus 1 -l ddp --seq-len $((4 * seq))
 rm -f "$moe"
+[ -e "$to/lib/libcjson.so.1" ] && echo "$to: libcjson is beside it, in lib/: no libcjson.a here; CJSON_C=path/to/cJSON.c links it in"
+rmdir "$to/lib" 2>/dev/null || true
 size=$(du -sk "$to" | cut -f1)
 echo "$to: $((size / 1024)) MiB"
 [ "$size" -le 61440 ] || { echo 'gpu-bundle: more than 60 MiB' >&2; exit 1; }

@@ -32,6 +32,7 @@ struct both_array {
     enum both_kind kind;
     enum dtype d; /* DTYPE_N: bytes, which have to be equal */
     size_t n, bytes;
+    bool doubles;
     void *p[2], *made[2], *start; /* p: what the kernel sees; made, start: owned */
 };
 
@@ -104,6 +105,15 @@ static inline size_t both_out(struct both *b, enum dtype d, size_t n)
     return both_make(b, BOTH_OUT, d, n, NULL);
 }
 
+/* n doubles, which have to be equal to 2^-40: sums of the same terms in another order. */
+static inline size_t both_doubles(struct both *b, size_t n)
+{
+    size_t i = both_make(b, BOTH_OUT, DTYPE_N, n * sizeof(double), NULL);
+
+    b->array[i].doubles = true;
+    return i;
+}
+
 /* Bytes: ids, choices. */
 static inline size_t both_bytes(struct both *b, enum both_kind kind, const void *from, size_t n)
 {
@@ -151,6 +161,14 @@ static inline void both_compare_array(const struct both *b, size_t k, double noi
                  b->name, side ? "the device" : "the CPU", k);
         return;
     }
+    for (size_t i = 0; a->doubles && i < a->bytes / sizeof(double); i++) {
+        double want = ((const double *)a->p[0])[i], got = ((const double *)a->p[1])[i];
+
+        MUST(fabs(got - want) <= 0x1p-40 * fabs(want), "%s: %.17g, the CPU's %.17g", b->name, got,
+             want);
+    }
+    if (a->doubles)
+        return;
     if (a->d == DTYPE_N) {
         MUST(!memcmp(a->p[0], a->p[1], a->bytes),
              "%s: array %zu of bytes differs, seed %llu block %u", b->name, k,

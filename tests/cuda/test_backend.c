@@ -3,6 +3,7 @@
  * those of the program; the stand-in fails on calls that do not meet, and on accesses that no event orders. */
 #include "exec/check.h"
 #include "exec/run.h"
+#include "exec/sample.h"
 #include "model/traffic.h"
 #include "tests/cuda/standin.h"
 #include "tests/exec/threads.h"
@@ -278,6 +279,175 @@ START_TEST(a_forgotten_event_is_caught)
 }
 END_TEST
 
+/* ---- groups of some ranks ---- */
+
+enum pattern { PAIRS, STRIDED, HALVES, PARITY, FIRST_THREE, ALL, N_PATTERNS };
+
+/* The group of `rank`; n = 0: it is in none. */
+static struct coll_group group_of(enum pattern p, uint32_t world, uint32_t rank, uint32_t *ranks)
+{
+    struct coll_group g = {.ranks = ranks, .gpus_per_node = 4};
+
+    for (uint32_t r = 0; r < world; r++) {
+        bool in = p == PAIRS     ? r / 2 == rank / 2
+                  : p == STRIDED ? r % (world / 2) == rank % (world / 2)
+                  : p == HALVES  ? r / (world / 2) == rank / (world / 2)
+                  : p == PARITY  ? r % 2 == rank % 2
+                                 : p == ALL || (r < 3 && rank < 3);
+
+        if (r == rank)
+            g.self = g.n;
+        if (in)
+            ranks[g.n++] = r;
+    }
+    return g;
+}
+
+enum { CHUNK = 5 };
+
+/* Element i of place k's part as rank r has it before: small whole numbers, so that any order of sums is exact. */
+static float begin_with(uint32_t r, uint32_t i)
+{
+    return (float)(r * 17 + i);
+}
+
+static float sum_over(const struct coll_group *g, uint32_t i)
+{
+    float sum = 0;
+
+    for (uint32_t k = 0; k < g->n; k++)
+        sum += begin_with(g->ranks[k], i);
+    return sum;
+}
+
+/* One collective in the rank's group, against the numbers that it means. */
+static int in_a_group(struct backend *b, const struct coll_group *g, enum coll_kind kind,
+                      enum coll_algo algo, bool ordered, struct err *e)
+{
+    float x[8 * CHUNK];
+    struct segment s[8];
+    struct coll_call c = {.kind = kind,
+                          .algo = algo,
+                          .ordered = ordered,
+                          .dtype = DTYPE_FP32,
+                          .chunk_bytes = CHUNK * sizeof(float),
+                          .segments = s,
+                          .n_segments = g->n};
+    bool gather = kind == COLL_ALL_GATHER || kind == COLL_SEGMENT_GATHER;
+    bool everywhere = gather || kind == COLL_ALL_REDUCE;
+
+    c.data = backend_alloc(b, STREAM_GATHER, sizeof(x));
+    for (uint32_t k = 0; k < g->n; k++) {
+        s[k] = (struct segment){k, 0, g->n, PROGRAM_NONE, k * c.chunk_bytes, c.chunk_bytes};
+        for (uint32_t i = k * CHUNK; i < (k + 1) * CHUNK; i++)
+            x[i] = gather && k != g->self ? -1 : begin_with(g->ranks[g->self], i);
+    }
+    b->lib->upload(b, STREAM_GATHER, c.data, x, g->n * c.chunk_bytes);
+    b->lib->collective(b, STREAM_GATHER, g, &c);
+    b->lib->download(b, STREAM_GATHER, x, c.data, g->n * c.chunk_bytes);
+    backend_free(b, STREAM_GATHER, c.data, sizeof(x));
+    if (backend_status(b, e))
+        return -1;
+    for (uint32_t i = 0; i < g->n * CHUNK; i++) {
+        uint32_t k = i / CHUNK;
+        float want = gather ? begin_with(g->ranks[k], i) : sum_over(g, i);
+
+        if ((everywhere || k == g->self) && (x[i] < want || x[i] > want))
+            return err_set(e, ERR_INVALID, "%s: place %u of %u has [%u] = %g, expected %g",
+                           coll_kind_name(kind), g->self, g->n, i, (double)x[i], (double)want);
+    }
+    return 0;
+}
+
+/* What HSDP does: a sum over a node's ranks, each its part; the parts over the nodes; together again. */
+static int in_two_levels(struct backend *b, uint32_t world, struct err *e)
+{
+    uint32_t node_ranks[8], across_ranks[8];
+    struct coll_group node = group_of(HALVES, world, b->t->rank, node_ranks);
+    struct coll_group across = group_of(STRIDED, world, b->t->rank, across_ranks);
+    float x[8 * CHUNK];
+    uint32_t n = node.n * CHUNK * across.n;
+    struct coll_call c = {.kind = COLL_REDUCE_SCATTER, .dtype = DTYPE_FP32};
+
+    for (uint32_t i = 0; i < n; i++)
+        x[i] = begin_with(b->t->rank, i);
+    c.chunk_bytes = n / node.n * sizeof(float);
+    c.data = backend_alloc(b, STREAM_GATHER, sizeof(x));
+    b->lib->upload(b, STREAM_GATHER, c.data, x, n * sizeof(float));
+    b->lib->collective(b, STREAM_GATHER, &node, &c);
+    c.kind = COLL_ALL_REDUCE;
+    c.data = (char *)c.data + node.self * c.chunk_bytes;
+    c.chunk_bytes /= across.n;
+    b->lib->collective(b, STREAM_GATHER, &across, &c);
+    c.chunk_bytes *= across.n;
+    c.data = (char *)c.data - node.self * c.chunk_bytes;
+    c.kind = COLL_ALL_GATHER;
+    b->lib->collective(b, STREAM_GATHER, &node, &c);
+    b->lib->download(b, STREAM_GATHER, x, c.data, n * sizeof(float));
+    backend_free(b, STREAM_GATHER, c.data, sizeof(x));
+    for (uint32_t i = 0; i < n; i++) {
+        float want = 0;
+
+        for (uint32_t r = 0; r < world; r++)
+            want += begin_with(r, i);
+        if (x[i] < want || x[i] > want)
+            return err_set(e, ERR_INVALID, "two levels: [%u] = %g, expected %g", i, (double)x[i],
+                           (double)want);
+    }
+    return backend_status(b, e);
+}
+
+static int groups_of_a_rank(struct transport *t, void *ctx, struct err *e)
+{
+    static const struct {
+        enum coll_kind kind;
+        enum coll_algo algo;
+    } calls[] = {{COLL_ALL_GATHER, ALGO_RING},     {COLL_REDUCE_SCATTER, ALGO_RING},
+                 {COLL_ALL_REDUCE, ALGO_RING},     {COLL_SEGMENT_GATHER, ALGO_RING},
+                 {COLL_SEGMENT_GATHER, ALGO_TREE}, {COLL_SEGMENT_REDUCE, ALGO_RING}};
+    const bool cuda = *(const bool *)ctx;
+    struct backend b;
+    int status = 0;
+
+    if (!cuda)
+        open_cpu(&b, t, 0);
+    else if (open_cuda(&b, t, e))
+        return -1;
+    for (int p = 0; p < N_PATTERNS && !status; p++) {
+        uint32_t ranks[8];
+        struct coll_group g = group_of((enum pattern)p, t->size, t->rank, ranks);
+
+        for (size_t k = 0; k < 2 * sizeof(calls) / sizeof(calls[0]) && g.n && !status; k++)
+            status = in_a_group(&b, &g, calls[k / 2].kind, calls[k / 2].algo, k % 2, e);
+    }
+    if (!status)
+        status = in_two_levels(&b, t->size, e);
+    for (uint32_t n = 2; n <= t->size && !status; n *= 2) { /* as calibrate does */
+        double s;
+
+        status = sample_collective(&b, COLL_ALL_REDUCE, n, 1 << 12, &s, e);
+    }
+    backend_close(&b);
+    return status;
+}
+
+/* Every kind of collective in groups of two, of three, of halves, near and strided, several at a time, and two levels of
+ * groups one after the other; on both backends. */
+START_TEST(groups_of_some_ranks_mean_what_they_say)
+{
+    for (uint32_t world = 4; world <= 8; world *= 2)
+        for (uint64_t seed = 0; seed <= 3; seed++) {
+            struct err e = {0};
+            bool cuda = seed > 0;
+
+            standin_reset(seed);
+            if (threads_run(world, groups_of_a_rank, &cuda, &e))
+                ck_abort_msg("%u ranks: %s", world, standin_failure() ? standin_failure() : e.msg);
+            ck_assert_ptr_null(standin_failure());
+        }
+}
+END_TEST
+
 /* NCCL is in this program. */
 __attribute__((constructor)) static void setup(void)
 {
@@ -286,4 +456,5 @@ __attribute__((constructor)) static void setup(void)
 
 SUITE_MAIN("cuda/backend", every_layout_has_the_bits_of_the_cpu_backend,
            every_gather_algorithm_has_them, experts_have_them,
-           unordered_reductions_and_other_orders_of_the_streams, a_forgotten_event_is_caught)
+           unordered_reductions_and_other_orders_of_the_streams, a_forgotten_event_is_caught,
+           groups_of_some_ranks_mean_what_they_say)

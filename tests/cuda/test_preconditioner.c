@@ -277,5 +277,56 @@ __attribute__((constructor)) static void setup(void)
     setenv("BALLAST_CUSOLVER", "", 1);
 }
 
-SUITE_MAIN("cuda/preconditioner", shampoo_is_the_cpus, soap_is_the_cpus,
-           a_zero_gradient_gives_a_zero_update, without_cusolver_it_says_so)
+/* Both forms, wide, tall and square, in every storage type: the products and roundings of the CPU's version that stores its
+ * matrices in that type, so its bits; with the norm given as momentum leaves it, the same. */
+START_TEST(newton_schulz_has_the_bits_of_the_cpus)
+{
+    static const size_t shapes[][2] = {{8, 24}, {24, 8}, {16, 16}, {1, 5}};
+    static const enum dtype types[] = {DTYPE_FP32, DTYPE_BF16, DTYPE_FP16};
+
+    for (int k = 0; k < 4 * 3 * 4; k++) {
+        const size_t *s = shapes[k % 4], n = s[0] * s[1];
+        enum dtype d = types[k / 4 % 3];
+        size_t bytes = (size_t)dtype_bytes(d, n);
+        uint64_t seed = 11 + (uint64_t)k;
+        void *x = random_array(&seed, d, n, -1, 1, NULL);
+        double norm2 = kernel_norm2(&(struct kernel_on){.act = d}, d, x, n);
+        struct kernel_orthogonalize a = {
+            .rows = s[0], .cols = s[1], .hyper = KERNEL_NS_DEFAULTS, .type = d, .matrix = x};
+        struct kernel_on on = {.gemm = &kernel_gemm_reference}, there = on;
+        struct kernel_orthogonalize on_it = a;
+        void *got = mem_alloc(1, bytes);
+        struct device dev;
+
+        a.hyper.stored = d;
+        a.hyper.form = k / 12 % 2 ? KERNEL_NS_GRAM : KERNEL_NS_STANDARD;
+        a.hyper.restart = k / 12 == 3 ? 2 : 0;
+        on_it.hyper = a.hyper;
+        device_open(&dev, seed);
+        on_it.matrix = on_device(&dev, x, bytes);
+        if (k / 24)
+            on_it.norm2 = on_device(&dev, &norm2, sizeof(norm2));
+        there.stream = dev.stream;
+        there.workspace_bytes = 0;
+        there.workspace_bytes = cuda_workspace(KERNEL_FN_orthogonalize, &there, &on_it);
+        there.workspace = on_device(&dev, NULL, there.workspace_bytes);
+        ck_assert_msg(!cuda_orthogonalize(&dev.h, &there, &on_it), "%s", dev.h.why);
+        from_device(&dev, got, on_it.matrix, bytes);
+        on.workspace_bytes = kernel_orthogonalize_workspace(s[0], s[1]);
+        on.workspace = mem_alloc(1, on.workspace_bytes);
+        kernel_orthogonalize(&on, &a);
+        ck_assert_msg(!memcmp(got, x, bytes), "%zu x %zu %s form %d", s[0], s[1], dtype_name(d),
+                      (int)a.hyper.form);
+        cudaFreeAsync(there.workspace, dev.stream);
+        if (on_it.norm2)
+            cudaFreeAsync((void *)(uintptr_t)on_it.norm2, dev.stream);
+        device_close(&dev);
+        mem_free(on.workspace);
+        mem_free(got);
+        mem_free(x);
+    }
+}
+END_TEST
+
+SUITE_MAIN("cuda/preconditioner", newton_schulz_has_the_bits_of_the_cpus, shampoo_is_the_cpus,
+           soap_is_the_cpus, a_zero_gradient_gives_a_zero_update, without_cusolver_it_says_so)

@@ -29,6 +29,79 @@ START_TEST(momentum_is_the_cpus)
 }
 END_TEST
 
+/* The norm in the same pass; a length that takes several parts, and one whose last part is a pack. */
+START_TEST(momentum_with_its_norm_is_the_cpus)
+{
+    static const size_t sizes[] = {1, 2050, 40000, 5 * 8192 + 3};
+
+    EVERY_WAY(w, d)
+    for (int k = 0; k < 4; k++) {
+        enum dtype state = both_types[k % 3];
+        struct both b;
+        size_t g, m, u, sum;
+
+        both_begin(&b, w, d);
+        g = both_in(&b, d, sizes[k], -3, 3);
+        m = both_changed(&b, state, sizes[k], -3, 3);
+        u = both_out(&b, d, sizes[k]);
+        sum = both_doubles(&b, 1);
+        BOTH(&b, momentum, kernel_momentum, .n = sizes[k], .grad_type = d, .state_type = state,
+             .update_type = d, .mu = 0.9f, .grad_scale = 0.25f, .nesterov = true, .grad = P(g),
+             .buf = P(m), .update = P(u), .norm2 = P(sum));
+        both_end(&b, 1);
+    }
+}
+END_TEST
+
+/* What momentum left is what normalize would have computed: the same parts in the same order, so the same bits. */
+START_TEST(normalize_by_the_norm_of_momentum_has_the_bits_of_its_own)
+{
+    enum { N = 3 * 8192 + 5 };
+
+    for (size_t w = 0; w < BOTH_WAYS; w++)
+        for (int k = 0; k < 3; k++) {
+            enum dtype d = both_types[k];
+            size_t bytes = (size_t)dtype_bytes(d, N);
+            uint64_t seed = 5 + w;
+            void *g = random_array(&seed, d, N, -2, 2, NULL);
+            void *buf = random_array(&seed, d, N, -2, 2, NULL);
+            void *x = mem_alloc(1, bytes), *y = mem_alloc(1, bytes);
+            double norm2;
+            struct kernel_on on = {.act = d, .weight = d, .grad = d};
+            struct kernel_momentum m = {.n = N,
+                                        .grad_type = d,
+                                        .state_type = d,
+                                        .update_type = d,
+                                        .mu = 0.95f,
+                                        .grad_scale = 1,
+                                        .nesterov = true,
+                                        .grad = g,
+                                        .buf = buf,
+                                        .update = x,
+                                        .norm2 = &norm2};
+            struct kernel_normalize own = {.n = N, .type = d, .eps = 1e-7f, .x = y};
+            struct kernel_normalize given = {
+                .n = N, .type = d, .eps = 1e-7f, .x = x, .norm2 = &norm2};
+
+            emulate_reset(both_ways[w].seed, both_ways[w].block);
+            on.workspace_bytes = cuda_workspace(KERNEL_FN_momentum, &on, &m);
+            on.workspace = mem_alloc(1, on.workspace_bytes);
+            cuda_momentum(&on, &m);
+            memcpy(y, x, bytes);
+            ck_assert_uint_eq(cuda_workspace(KERNEL_FN_normalize, &on, &given), 0);
+            cuda_normalize(&on, &own);
+            cuda_normalize(&on, &given);
+            ck_assert_ptr_null(emulate_failure());
+            ck_assert(!memcmp(x, y, bytes));
+            mem_free(on.workspace);
+            mem_free(x);
+            mem_free(y);
+            mem_free(buf);
+            mem_free(g);
+        }
+}
+END_TEST
+
 START_TEST(matrix_update_is_the_cpus)
 {
     EVERY_WAY(w, d)
@@ -264,6 +337,8 @@ START_TEST(permutations_are_the_cpus)
 }
 END_TEST
 
-SUITE_MAIN("cuda/update", momentum_is_the_cpus, matrix_update_is_the_cpus, adamw_is_the_cpus,
-           moments_of_a_block_are_the_cpus, roots_are_the_cpus, grafts_are_the_cpus,
-           averages_and_steps_are_the_cpus, orders_are_the_cpus, permutations_are_the_cpus)
+SUITE_MAIN("cuda/update", momentum_is_the_cpus, momentum_with_its_norm_is_the_cpus,
+           normalize_by_the_norm_of_momentum_has_the_bits_of_its_own, matrix_update_is_the_cpus,
+           adamw_is_the_cpus, moments_of_a_block_are_the_cpus, roots_are_the_cpus,
+           grafts_are_the_cpus, averages_and_steps_are_the_cpus, orders_are_the_cpus,
+           permutations_are_the_cpus)

@@ -114,6 +114,23 @@ START_TEST(normalize_of_zeros_is_zero)
 }
 END_TEST
 
+START_TEST(diagonal_is_the_cpus)
+{
+    static const size_t sides[] = {1, 7, 300};
+
+    EVERY_WAY(w, d)
+    for (int k = 0; k < 3; k++) {
+        struct both b;
+        size_t x;
+
+        both_begin(&b, w, d);
+        x = both_changed(&b, d, sides[k] * sides[k], -3, 3);
+        BOTH(&b, diagonal, kernel_diagonal, .n = sides[k], .type = d, .alpha = 0.75f, .x = P(x));
+        both_end(&b, 0);
+    }
+}
+END_TEST
+
 START_TEST(axpy_is_the_cpus)
 {
     EVERY_WAY(w, d)
@@ -200,6 +217,6 @@ START_TEST(bits_do_not_depend_on_the_order_of_threads)
 END_TEST
 
 SUITE_MAIN("cuda/vector", conversions_are_those_of_the_core, cast_is_the_cpus, scale_is_the_cpus,
-           normalize_is_the_cpus, normalize_of_zeros_is_zero, axpy_is_the_cpus,
-           sum_is_the_cpus_in_place_too, reduce_is_the_cpus_wherever_the_own_part_is,
-           bits_do_not_depend_on_the_order_of_threads)
+           normalize_is_the_cpus, normalize_of_zeros_is_zero, diagonal_is_the_cpus,
+           axpy_is_the_cpus, sum_is_the_cpus_in_place_too,
+           reduce_is_the_cpus_wherever_the_own_part_is, bits_do_not_depend_on_the_order_of_threads)

@@ -24,9 +24,18 @@ fi
 export OPENBLAS_NUM_THREADS=1
 # a build folder of its own, so that nobody's bundle is replaced
 mkdir -p "$work/build"
-for f in "$BUILD"/ballast "$BUILD"/ballast-exec "$BUILD"/ballast-*.so; do [ -e "$f" ] && cp "$f" "$work/build"; done
+for f in "$BUILD"/ballast "$BUILD"/ballast-exec "$BUILD"/gpu-bundle-exec "$BUILD"/ballast-*.so; do [ -e "$f" ] && cp "$f" "$work/build"; done
 if BUILD=$work/build sh tools/gpu-bundle.sh small >"$work/log" 2>&1; then good; else bad 'the bundle'; end; fi
 cd "$work/build/gpu-bundle" || exit 1
+
+# nothing of this machine but glibc: no libcjson on the loader's path, no environment
+where=$(env -i "$(command -v ldd)" ./ballast-exec | sed -n 's/.*libcjson.*=> \([^ ]*\).*/\1/p')
+case $where in '' | "$PWD"/lib/* | "$PWD"/./lib/*) good ;; *) bad "cJSON comes from '$where'" ;; esac
+env -i ./ballast-exec --help >"$work/log" 2>&1 && good || bad 'help without an environment'
+env -i ./ballast-exec plans/probe.json --steps 1 >"$work/log" 2>&1 && grep -q '^step ' "$work/log" && good ||
+    bad 'a step on the CPU without an environment'
+env -i ./ballast-exec plans/probe.json --steps 1 --backend cuda >"$work/log" 2>&1
+case $? in 0 | 4) good ;; *) bad 'cuda without an environment' ;; esac
 
 BACKEND=cpu timeout 300 sh gpu-check.sh "$work/out" >"$work/log" 2>&1
 status=$?

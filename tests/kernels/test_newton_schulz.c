@@ -49,7 +49,7 @@ START_TEST(singular_values_come_close_to_one)
     for (int i = 0; i < 12; i++) {
         uint64_t s = (uint64_t)i;
         size_t rows = rng_size(&s, 8, 40), cols = rng_size(&s, 2, 6);
-        struct kernel_newton_schulz a = {rows, cols, KERNEL_NS_DEFAULTS, NULL};
+        struct kernel_newton_schulz a = {rows, cols, KERNEL_NS_DEFAULTS, NULL, NULL};
         float values[6];
 
         a.x = random_array(&s, DTYPE_FP32, rows * cols, -1, 1, NULL);
@@ -74,7 +74,8 @@ START_TEST(the_two_forms_agree)
             uint64_t s = i;
             size_t n = shapes[i][0] * shapes[i][1];
             float *x = matrix(&s, shapes[i][0], shapes[i][1], shapes[i][2]);
-            struct kernel_newton_schulz a = {shapes[i][0], shapes[i][1], KERNEL_NS_DEFAULTS, x};
+            struct kernel_newton_schulz a = {shapes[i][0], shapes[i][1], KERNEL_NS_DEFAULTS, x,
+                                             NULL};
             struct kernel_newton_schulz b = a;
             double err = 0, norm = 0;
 
@@ -103,7 +104,7 @@ START_TEST(scale_and_transposition_of_the_input_do_not_matter)
     enum { R = 7, C = 12 };
     uint64_t s = 5;
     float *x = random_array(&s, DTYPE_FP32, R * C, -1, 1, NULL), t[C * R], big[R * C];
-    struct kernel_newton_schulz a = {R, C, KERNEL_NS_DEFAULTS, x}, b = a, c = a;
+    struct kernel_newton_schulz a = {R, C, KERNEL_NS_DEFAULTS, x, NULL}, b = a, c = a;
 
     b.rows = C;
     b.cols = R;
@@ -130,7 +131,7 @@ START_TEST(a_zero_matrix_stays_zero_and_a_tiny_one_small)
 {
     for (int form = 0; form < 2; form++) {
         float x[6] = {0}, y[6] = {1e-20f, 0, 0, 0, 0, 0};
-        struct kernel_newton_schulz a = {2, 3, KERNEL_NS_DEFAULTS, x};
+        struct kernel_newton_schulz a = {2, 3, KERNEL_NS_DEFAULTS, x, NULL};
 
         a.hyper.form = (enum kernel_ns_form)form;
         run(&a, 0xff);
@@ -153,7 +154,7 @@ START_TEST(a_step_is_a_function_of_its_input)
         uint64_t s = 9, s2 = 9;
         float *x = random_array(&s, DTYPE_FP32, R * C, -1, 1, NULL);
         float *y = random_array(&s2, DTYPE_FP32, R * C, -1, 1, NULL);
-        struct kernel_newton_schulz a = {R, C, KERNEL_NS_DEFAULTS, x}, b = a;
+        struct kernel_newton_schulz a = {R, C, KERNEL_NS_DEFAULTS, x, NULL}, b = a;
 
         a.hyper.form = b.hyper.form = (enum kernel_ns_form)form;
         b.x = y;

@@ -128,7 +128,7 @@ static void newton_schulz(const struct json_at *c)
     const float *want = numbers(c, "y", n);
 
     for (size_t i = 0; i < sizeof(ways) / sizeof(ways[0]); i++) {
-        struct kernel_newton_schulz a = {rows, cols, KERNEL_NS_DEFAULTS, numbers(c, "x", n)};
+        struct kernel_newton_schulz a = {rows, cols, KERNEL_NS_DEFAULTS, numbers(c, "x", n), NULL};
 
         a.hyper.steps = (uint32_t)size(c, "steps");
         a.hyper.form = ways[i].form;
@@ -163,7 +163,7 @@ static void muon(const struct json_at *c)
                                     .grad = grad,
                                     .buf = buf,
                                     .update = x};
-        struct kernel_newton_schulz ns = {rows, cols, KERNEL_NS_DEFAULTS, x};
+        struct kernel_newton_schulz ns = {rows, cols, KERNEL_NS_DEFAULTS, x, NULL};
         struct kernel_matrix_update u = {
             .n = n,
             .lr = number(c, "lr"),

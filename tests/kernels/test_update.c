@@ -17,7 +17,7 @@ START_TEST(momentum_averages_and_nesterov_looks_ahead)
     {
         enum dtype d = trial_type(i);
         uint64_t s = (uint64_t)i;
-        double g[N], b[N];
+        double g[N], b[N], norm2 = 0;
         float up[N];
         void *grad = random_array(&s, d, N, -1, 1, g), *buf = random_array(&s, d, N, -1, 1, b);
         struct kernel_momentum a = {.n = N,
@@ -29,9 +29,14 @@ START_TEST(momentum_averages_and_nesterov_looks_ahead)
                                     .nesterov = i >= 6,
                                     .grad = grad,
                                     .buf = buf,
-                                    .update = up};
+                                    .update = up,
+                                    .norm2 = i % 2 ? &norm2 : NULL};
 
         kernel_momentum(&on, &a);
+        if (a.norm2)
+            MUST(kernel_norm2(&on, DTYPE_FP32, up, N) <= norm2 &&
+                     kernel_norm2(&on, DTYPE_FP32, up, N) >= norm2,
+                 "norm, seed %d", i);
         for (int k = 0; k < N; k++) {
             double want = 0.75 * b[k] + 0.25 * g[k] / 2;
 
