@@ -29,6 +29,7 @@ struct device {
     double tf32_share;      /* of every bf16 rate, when the operands are fp32 (TF32 tensor cores) */
     double hbm_Bps;
     uint32_t n_sm;
+    uint32_t collective_sms; /* that a collective takes from kernels while it moves bytes */
     double gemm_efficiency;  /* of peak, large GEMM in a short burst */
     double gemm_k0;          /* k + k0: fill and drain of a tile's k loop, in elements */
     double hbm_efficiency;   /* reached by elementwise kernels */

@@ -82,6 +82,7 @@ static const struct field fields[] = {
     {DEVICE, "tf32_share", NUMBER, DEV(tf32_share), 1e-3, 1, OPTIONAL},
     {DEVICE, "hbm", RATE, DEV(hbm_Bps), 1e3, 1e17, REQUIRED},
     {DEVICE, "sms", U32, DEV(n_sm), 1, 65536, REQUIRED},
+    {DEVICE, "collective_sms", U32, DEV(collective_sms), 0, 65536, OPTIONAL},
     {DEVICE, "gemm_efficiency", NUMBER, DEV(gemm_efficiency), 1e-3, 1, REQUIRED},
     {DEVICE, "gemm_k0", NUMBER, DEV(gemm_k0), 0, 1e6, REQUIRED},
     {DEVICE, "hbm_efficiency", NUMBER, DEV(hbm_efficiency), 1e-3, 1, REQUIRED},
@@ -433,6 +434,10 @@ static int check(const struct json_at *at, const struct cluster *c, struct err *
     if (d->context_bytes >= d->memory_bytes)
         return json_err(at, ERR_INVALID, e, "has device.context %s, expected less than memory %s",
                         units_show_bytes(d->context_bytes).s, units_show_bytes(d->memory_bytes).s);
+    if (d->collective_sms >= d->n_sm)
+        return json_err(at, ERR_INVALID, e,
+                        "has device.collective_sms %u, expected less than sms %u",
+                        d->collective_sms, d->n_sm);
     if (d->attention_flops > d->peak_flops)
         return json_err(at, ERR_INVALID, e, "has device.attention above device.peak_bf16");
     for (int k = 0; k < KERNEL_N; k++)
@@ -626,7 +631,7 @@ static bool has_field(const struct cluster *c, const struct field *f)
         return false;
     }
     if (f->kind == U32 && f->presence == OPTIONAL)
-        return *(const uint32_t *)const_member(c, f) > 1;
+        return *(const uint32_t *)const_member(c, f) > f->lo;
     return f->presence != OPTIONAL || *(const double *)const_member(c, f) > 0;
 }
 

@@ -8,6 +8,9 @@
 
 /* Peers that one GPU's grouped sends reach at once: NCCL runs them on as many channels. */
 enum { P2P_AT_ONCE = 16 };
+/* A weight that makes collectives equally slow where they share, and their level so low that kernels take what they leave:
+ * NCCL's thread blocks stay on their SMs whatever else wants them. */
+static const double PRIORITY = 1e6;
 
 struct key {
     uint32_t kind, algo, table, row, group, repeat, wire, reserved;
@@ -486,8 +489,11 @@ static struct coll_activity *make(const struct coll_cache *k, const struct op *o
                         transfer_ps / 1e12, &s);
     x->activity.work = work;
     x->activity.cap = work / transfer_ps * k->c->coll.rate_share[x->protocol];
+    x->activity.weight = PRIORITY * x->activity.cap;
     x->activity.uses = uses;
-    for (int r = RESOURCE_HBM; r < RESOURCE_N; r++)
+    a[RESOURCE_SM].every = a[RESOURCE_SM].most =
+        (double)k->c->device.collective_sms / k->c->device.n_sm * work / x->activity.cap;
+    for (int r = RESOURCE_SM; r < RESOURCE_N; r++)
         add_use(x, uses, (enum sim_resource)r, &a[r], work);
     return x;
 }

@@ -27,6 +27,7 @@ static void real_cluster(struct cluster *c)
     c->device.launch_s = 6e-6;
     c->device.kernel_s = 2e-6;
     c->device.n_sm = 108;
+    c->device.collective_sms = 16;
     c->device.gemm_efficiency = 0.9;
     c->device.gemm_k0 = 100;
     c->device.hbm_efficiency = 0.85;
@@ -680,8 +681,10 @@ static struct unit_class toy_class = {.kind = UNIT_LAYER, .name = "layer"};
 static struct model toy_model = {
     .name = "toy", .units = toy_units, .classes = &toy_class, .n_units = 2, .n_classes = 1};
 
-/* Forward of two units on two ranks: gather 8000 bytes (4000 from each side at 100 GB/s: 40 ns), then a GEMM of one tile
+/* Forward of two units on two ranks: gather 8000 bytes (4000 from each side at 100 GB/s: 40 ns), then a GEMM of a tile an SM
  * whose k says how many times 10 ns it takes. `prefetch` units are gathered ahead. */
+static uint32_t toy_collective_sms;
+
 static void toy(uint32_t k, int32_t prefetch)
 {
     struct program_builder b;
@@ -692,7 +695,9 @@ static void toy(uint32_t k, int32_t prefetch)
     memset(&plan, 0, sizeof(plan));
     memset(&prog, 0, sizeof(prog));
     plans_ideal_cluster(&plan.cluster, 8, 2);
-    plan.cluster.device.peak_flops = 6.5536e12; /* one SM, 2*256*128*k FLOP: k * 10 ns */
+    plan.cluster.device.peak_flops = 2.62144e13; /* four SMs, 4 * 2*256*128*k FLOP: k * 10 ns */
+    plan.cluster.device.n_sm = 4;
+    plan.cluster.device.collective_sms = toy_collective_sms;
     plan.cluster.device.hbm_Bps = 1e18;
     plan.world = prog.world = 2;
     prog.model = &toy_model;
@@ -721,7 +726,7 @@ static void toy(uint32_t k, int32_t prefetch)
     o.name = "gemm";
     o.kind = OP_COMPUTE;
     o.call = (struct kernel_call){
-        .kernel = KERNEL_GEMM, .m = 256, .n = 128, .k = k, .batch = 1, .launches = 1};
+        .kernel = KERNEL_GEMM, .m = 256, .n = 128, .k = k, .batch = 4, .launches = 1};
     program_add_op(&b, &o);
     o.name = "end";
     o.kind = OP_MARK;
@@ -755,6 +760,22 @@ START_TEST(a_toy_step_takes_what_a_hand_calculation_says)
     ck_assert_int_eq(pr.step_ps, 90000);
     ck_assert_int_eq(pr.path_ps[TIME_GATHER], 80000);
     ck_assert_int_eq(pr.path_ps[TIME_GEMM], 10000);
+}
+END_TEST
+
+/* As above with prefetch, and a gather takes one of four SMs: beside the second one, 40 ns, the first GEMM gets 30 ns done. It ends
+ * 70 ns later: G 40, 110, C 100. The gather takes its 40 ns all the same. */
+START_TEST(a_gather_takes_sms_from_the_kernel_beside_it)
+{
+    toy_collective_sms = 1;
+    toy(10, 1);
+    ck_assert_int_eq(pr.step_ps, 250000);
+    ck_assert_int_eq(pr.compute_ps, 210000);
+    ck_assert_int_eq(pr.exposed_comm_ps, 40000);
+    ck_assert_int_eq(pr.busy_ps[TIME_GATHER], 80000);
+    toy(10, 0); /* nothing runs beside anything */
+    ck_assert_int_eq(pr.step_ps, 280000);
+    toy_collective_sms = 0;
 }
 END_TEST
 
@@ -1075,6 +1096,7 @@ SUITE_MAIN("sim/predict", a_serial_step_is_the_sum_of_its_operations, folded_equ
            ring_all_gather_takes_what_its_flows_take,
            an_owner_that_sends_to_63_ranks_is_bound_by_its_port,
            a_toy_step_takes_what_a_hand_calculation_says,
+           a_gather_takes_sms_from_the_kernel_beside_it,
            a_lowered_step_without_compute_is_its_traffic, memory_of_ddp_by_hand,
            memory_of_recomputation_by_hand, memory_of_owners_by_hand,
            memory_of_the_optimizer_by_hand, memory_of_a_padded_gather_by_hand,
