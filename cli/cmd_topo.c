@@ -25,6 +25,11 @@ static const struct opt rows[] = {
     {.name = "export",
      .type = OPT_FLAG,
      .help = "the description alone, as a file that --cluster reads: a start for your own"},
+    {.name = "route",
+     .type = OPT_COUNTS,
+     .meta = "FROM,TO",
+     .max = CLUSTER_MAX_RANKS - 1,
+     .help = "only the links from one rank to another, as NCCL takes them"},
     {.name = "check", .type = OPT_FLAG, .help = "exit with status 1 when there is a warning"},
     COMMAND_OUTPUT_ROWS,
 };
@@ -319,6 +324,7 @@ static int run(const struct opts *o, struct arena *a, int argc, char **argv, str
 {
     enum table_format format = (enum table_format)opts_get(o, "format")->u64;
     bool with_constants = opts_get(o, "constants")->set, export = opts_get(o, "export")->set;
+    const struct opt_val *route = opts_get(o, "route");
     struct shown s = {.c = NULL};
     struct cluster c;
     struct topology t;
@@ -329,8 +335,14 @@ static int run(const struct opts *o, struct arena *a, int argc, char **argv, str
         return err_set(e, ERR_USAGE,
                        "--export prints the description alone: no --constants, "
                        "--format or --nodes");
+    if (route->set && (export || with_constants || opts_get(o, "check")->set))
+        return err_set(e, ERR_USAGE,
+                       "--route prints the links alone: no --constants, --export or --check");
     if (load(o, a, &c, &t, &s, e))
         return -1;
+    if (route->set)
+        return s.c ? topo_route(s.c, s.t, route, format, a, argc, argv, out, e)
+                   : err_set(e, ERR_INVALID, "%s", s.missing);
     check(&s, a);
     if (export) {
         cJSON *tree = cluster_to_json(&c);

@@ -2,6 +2,7 @@
 #ifndef BALLAST_CLI_TOPO_H
 #define BALLAST_CLI_TOPO_H
 
+#include "core/opts.h"
 #include "core/strbuf.h"
 #include "core/table.h"
 #include "model/cluster.h"
@@ -35,5 +36,11 @@ struct topo_rates {
     uint32_t nics_used;
 };
 struct topo_rates topo_rates(const struct cluster *c);
+
+/* The links from one rank to another (ends: FROM,TO), each with its rate. t: the file that the cluster is from, for its direct
+ * NVLinks, or NULL. */
+int topo_route(const struct cluster *c, const struct topology *t, const struct opt_val *ends,
+               enum table_format format, struct arena *a, int argc, char **argv, struct strbuf *out,
+               struct err *e);
 
 #endif

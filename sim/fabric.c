@@ -239,7 +239,8 @@ int fabric_nvlinks(const struct topology *t, struct arena *a, const uint8_t **co
         const struct topology_nvlink *l = &t->nvlinks[i];
         uint32_t to = gpu_at(t, l->target);
 
-        if (t->gpus[l->gpu].to_switch)
+        if (t->gpus[l->gpu].to_switch ||
+            to == l->gpu) /* some files name the GPU itself: not said */
             continue;
         if (to == n)
             return err_set(e, ERR_INVALID,

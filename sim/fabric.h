@@ -60,7 +60,7 @@ struct fabric {
  * do not reach each other. O(GPUs a node ^2), whatever the world. */
 int fabric_init(struct fabric *f, const struct cluster *c, uint32_t world, const uint8_t *nvlinks,
                 struct arena *a, struct err *e);
-/* Direct NVLinks of a topology file, [gpus][gpus]; NULL when they end at NVSwitches. ERR_INVALID: a target that is no GPU of
+/* Direct NVLinks of a topology file, [gpus][gpus]; NULL when they end at NVSwitches, or where they end is not said. ERR_INVALID: a target that is no GPU of
  * the file, a link that only one end names. */
 int fabric_nvlinks(const struct topology *t, struct arena *a, const uint8_t **counts,
                    struct err *e);
