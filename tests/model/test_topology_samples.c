@@ -78,9 +78,51 @@ START_TEST(published_files_are_read_as_what_they_are)
 }
 END_TEST
 
+/* What names too little to be a cluster: described and checked, and refused with what to give. */
+START_TEST(the_others_are_described_and_say_what_is_missing)
+{
+    static const struct {
+        const char *file;
+        uint32_t gpus, nics, warnings;
+        const char *missing;
+    } rows[] = {
+        /* V100s, by PCI devices without device ids */
+        {"azure-ndv2-topo.xml", 8, 1, 0, "nothing says which GPUs these are"},
+        /* devices without class: NCCL asks the machine; no GPUs and no NICs are named */
+        {"aws-p5.48xl-topo.xml", 0, 0, 2, "names no GPUs"},
+        {"azure-ncv4-topo.xml", 4, 1, 4, "GPUs of device 0x20b5 are not known"},
+        {"dgx-a100-nvidia-smi-topo-m.txt", 8, 12, 0, "nothing says which GPUs these are"},
+    };
+    struct topology t;
+    struct cluster c;
+    struct arena a;
+    struct err e;
+    char path[1200];
+
+    arena_init(&a);
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        if (!path_of(rows[i].file, path, sizeof(path)))
+            continue;
+        MUST(!topology_load(path, &a, &t, &e), "%s", e.msg);
+        ck_assert_uint_eq(t.n_gpus, rows[i].gpus);
+        ck_assert_uint_eq(t.n_nics, rows[i].nics);
+        ck_assert_uint_eq(t.n_hosts, 1);
+        MUST(warnings(&t, &a) == rows[i].warnings, "%s: %u warnings", path, warnings(&t, &a));
+        ck_assert_int_eq(topology_to_cluster(&t, NULL, &a, &c, &e), -1);
+        MUST(strstr(e.msg, rows[i].missing), "%s", e.msg);
+    }
+    if (path_of("azure-ncv4-graph.xml", path, sizeof(path))) {
+        ck_assert_int_eq(topology_load(path, &a, &t, &e), -1);
+        MUST(strstr(e.msg, "is a graph file of NCCL"), "%s", e.msg);
+    }
+    arena_release(&a);
+}
+END_TEST
+
 int main(void)
 {
-    const TTest *const tests[] = {published_files_are_read_as_what_they_are};
+    const TTest *const tests[] = {published_files_are_read_as_what_they_are,
+                                  the_others_are_described_and_say_what_is_missing};
     const char *shared = getenv("BALLAST_SHARED");
     char path[1200];
 
@@ -89,5 +131,5 @@ int main(void)
         printf("no topologies/%s in BALLAST_SHARED or ../shared\n", samples[0].file);
         return 77;
     }
-    return suite_run("model/topology_samples", tests, 1);
+    return suite_run("model/topology_samples", tests, 2);
 }
