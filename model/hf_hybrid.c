@@ -1,8 +1,8 @@
 /* Decoders that mix tokens by more than attention: Qwen3.5 and Qwen3-Next's kin (gated delta net in three layers of
  * four), and Nemotron-H (Mamba-2, attention, experts and MLPs, each a layer of its own).
  *
- * Sources: modeling_qwen3_5*.py and modeling_qwen3_next.py of transformers, which pass over "mtp.*"; the names of these
- * tensors are those of vLLM's qwen3_next_mtp.py. NVIDIA's modeling_nemotron_h.py. */
+ * Sources: modeling_qwen3_5*.py and modeling_qwen3_next.py of transformers, which pass over "mtp.*"; for these
+ * tensors SGLang's qwen3_next_mtp.py and qwen3_5_mtp.py. NVIDIA's modeling_nemotron_h.py. */
 #include "model/hf.h"
 
 #include <string.h>
