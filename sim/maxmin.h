@@ -27,8 +27,8 @@
  * each instance that an `only` of a running activity or a capacity of its own singles out. The level of an instance
  * is a sum over its users in ascending order of their ids, so it has the same bits in every instance with the same
  * users, folded or not. Known weakness: where levels tie but for rounding, which of them settles first may depend on
- * the changes before, and then rates differ in the last bit (once in 10^6 random solves full of ties); rounding to
- * picoseconds (fluid.h) absorbs it.
+ * the changes before, and then rates differ in the last bits (once in 10^4 random solves full of ties, most where one form goes the
+ * short way and the other does not); rounding to picoseconds (fluid.h) absorbs it.
  *
  * Cost of a solve: the instances that touch a loose activity, times their users, times log.
  */

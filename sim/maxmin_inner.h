@@ -28,9 +28,9 @@ struct con {
     double top;         /* no user is above this level */
     double fill;        /* the level at which it was full last: it holds its users of this level */
     struct user *users; /* owned, [n_users], ascending id */
-    size_t users_cap;
     uint32_t n_users;
-    uint32_t kind;
+    uint32_t kind; /* what the short way reads ends here, at 64 bytes */
+    size_t users_cap;
     uint32_t n_left;   /* users that left since `used` was added up */
     bool touched;      /* in the list of those to look at */
     uint32_t n_only;   /* running activities that single it out */

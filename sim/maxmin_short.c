@@ -25,9 +25,9 @@ void maxmin_note_changed(struct maxmin *m, uint32_t slot)
 static bool has_room(struct maxmin *m, struct con *d, double load, uint32_t slot, double old,
                      double level)
 {
+    d->used += load * (level - old);
     if (m->kinds[d->kind].n_every)
         return false;
-    d->used += load * (level - old);
     if (d->fill > 0 && (holds_other(m, d, slot) ||
                         (level > old && old > d->fill * (1 - SAME)))) /* it holds this one */
         return false;

@@ -20,6 +20,7 @@ static uint32_t rng(uint32_t n)
 
 static bool coarse; /* few different numbers: many ties */
 static bool plain;  /* flows only: no caps, no `every` */
+static bool sparse; /* mostly flows: an `every` now and then */
 
 static double any(double lo, double hi)
 {
@@ -51,8 +52,9 @@ static void act_random(struct act *a, uint32_t id)
 
         if (rng(2))
             continue;
-        *u = (struct fluid_use){
-            .kind = k, .every = rng(2) && !plain ? any(0, 2) : 0, .only = a->only[0][a->n_uses]};
+        *u = (struct fluid_use){.kind = k,
+                                .every = rng(sparse ? 12 : 2) == 1 && !plain ? any(0, 2) : 0,
+                                .only = a->only[0][a->n_uses]};
         for (i = 0; i < N; i++)
             if (rng(4) == 0)
                 a->only[0][a->n_uses][u->n_only++] =
@@ -136,7 +138,8 @@ static void random_life(uint32_t seed, int n_steps)
 
     rng_state = seed;
     coarse = seed % 2;
-    plain = seed > 600;
+    plain = seed > 600 && seed <= 1200;
+    sparse = seed > 1200;
     memset(acts, 0, sizeof(acts));
     for (form = 0; form < 2; form++)
         m[form] = maxmin_new();
@@ -168,7 +171,7 @@ START_TEST(rates_agree_with_naive_filling_through_random_lives)
 {
     uint32_t seed;
 
-    for (seed = 1; seed <= 1200; seed++)
+    for (seed = 1; seed <= 1560; seed++)
         random_life(seed, 50);
 }
 END_TEST
@@ -288,6 +291,44 @@ START_TEST(only_what_a_change_reaches_is_reported)
 }
 END_TEST
 
+/* A over c (0.8) and d (1); B over c halves it; E spends 0.1 of every instance of d's kind for a while, and B ends meanwhile. When
+ * F comes, over d and a link of 0.45, they share d: F has its 0.45, A the rest. */
+START_TEST(what_comes_and_goes_leaves_nothing_behind)
+{
+    static const struct fluid_amount first = {0, 1};
+    static const struct fluid_use a_uses[] = {{.kind = 0, .n_only = 1, .only = &first},
+                                              {.kind = 1, .n_only = 1, .only = &first}},
+                                  f_uses[] = {{.kind = 1, .n_only = 1, .only = &first},
+                                              {.kind = 2, .n_only = 1, .only = &first}},
+                                  e_uses[] = {{.kind = 1, .every = 1}};
+    struct maxmin *m = maxmin_new();
+    const uint32_t *slots;
+    uint32_t a, b, e, f;
+
+    maxmin_kind(m, 1, 0.8);
+    maxmin_kind(m, 2, 1);
+    maxmin_kind(m, 1, 0.45);
+    a = maxmin_start(m, 0, a_uses, 2, 1, 0);
+    maxmin_solve(m, &slots);
+    b = maxmin_start(m, 1, a_uses, 1, 1, 0);
+    maxmin_solve(m, &slots);
+    ck_assert(maxmin_rate(m, a) == 0.4 && maxmin_rate(m, b) == 0.4);
+    e = maxmin_start(m, 2, e_uses, 1, 1, 0.1);
+    maxmin_solve(m, &slots);
+    ck_assert(maxmin_rate(m, e) == 0.1);
+    maxmin_end(m, b);
+    maxmin_solve(m, &slots);
+    ck_assert(maxmin_rate(m, a) == 0.8);
+    maxmin_end(m, e);
+    maxmin_solve(m, &slots);
+    f = maxmin_start(m, 3, f_uses, 2, 1, 0);
+    maxmin_solve(m, &slots);
+    ck_assert_msg(fabs(maxmin_rate(m, a) - 0.55) < 1e-12 && fabs(maxmin_rate(m, f) - 0.45) < 1e-12,
+                  "A %g, F %g", maxmin_rate(m, a), maxmin_rate(m, f));
+    maxmin_free(m);
+}
+END_TEST
+
 SUITE_MAIN("sim/maxmin", rates_agree_with_naive_filling_through_random_lives,
            many_flows_stay_fair_through_a_long_life, a_planted_fault_of_1e_6_is_seen,
-           only_what_a_change_reaches_is_reported)
+           only_what_a_change_reaches_is_reported, what_comes_and_goes_leaves_nothing_behind)
