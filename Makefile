@@ -54,14 +54,16 @@ CHECK_LIBS = $(shell pkg-config --libs check 2>/dev/null || echo -lcheck -lsubun
 XML_CFLAGS = $(shell pkg-config --cflags libxml-2.0 2>/dev/null || echo -I/usr/include/libxml2)
 XML_LIBS   = $(shell pkg-config --libs libxml-2.0 2>/dev/null || echo -lxml2)
 GLPK_LIBS  = -lglpk
+FIT_CFLAGS = $(shell pkg-config --cflags cminpack 2>/dev/null || echo -I/usr/include/cminpack-1)
+FIT_LIBS   = $(shell pkg-config --libs cminpack 2>/dev/null || echo -lcminpack -lm)
 # Which sources include <libxml/...>: only they get its flags, and only then is it linked.
 XML_SRCS  := $(shell grep -ls 'include <libxml/' core/*.c model/*.c 2>/dev/null)
 BASE_LIBS  = $(JSON_LIBS) $(if $(XML_SRCS),$(XML_LIBS)) -lm
 # Programs may need more than the base.
-LIBS_ballast = $(GLPK_LIBS)
+LIBS_ballast = $(GLPK_LIBS) $(FIT_LIBS)
 # its shared objects call back into it
 LIBS_exec    = -rdynamic -ldl
-ALL_LIBS     = $(GLPK_LIBS) -ldl
+ALL_LIBS     = $(GLPK_LIBS) $(FIT_LIBS) -ldl
 
 # Ask for an option, and its absence is an error.
 ifeq ($(CUDA),1)
@@ -102,6 +104,8 @@ STEMS    := $(MAINS:cli/%_main.c=%)
 PROGRAMS := $(foreach s,$(STEMS),$(call program,$(s)))
 
 TOPOLOGIES  := $(sort $(wildcard topologies/*.json))
+# What others measured: `ballast validate` without a file.
+MEASURED    := $(sort $(wildcard experiments/*/measured/*.json))
 # Tests of host code for CUDA need its headers and no library: a stand-in takes their place.
 ON_STANDIN  := tests/cuda/test_backend.c tests/cuda/test_preconditioner.c
 HAVE_standin := $(and $(wildcard $(CUDA_HOME)/include/cublas_v2.h),$(wildcard $(CUDA_HOME)/include/nccl.h))
@@ -141,23 +145,24 @@ $(STAMP): FORCE
 LIST     := $(OBJ)/members
 GEN_LIST := $(BUILD)/gen/members
 $(LIST): MEMBERS = $(LIB_OBJS)
-$(GEN_LIST): MEMBERS = $(TOPOLOGIES)
+$(GEN_LIST): MEMBERS = $(TOPOLOGIES) $(MEASURED)
 $(LIST) $(GEN_LIST): FORCE
 	@mkdir -p $(@D)
 	@echo '$(MEMBERS)' | cmp -s - $@ || echo '$(MEMBERS)' > $@
 
 $(OBJ)/core/version.o: EXTRA_FLAGS = -DBALLAST_VERSION='"$(VERSION)"'
 $(XML_SRCS:%.c=$(OBJ)/%.o): EXTRA_FLAGS = $(XML_CFLAGS)
+$(OBJ)/core/leastsq.o: EXTRA_FLAGS = $(FIT_CFLAGS)
 
 $(OBJ)/%.o: %.c $(STAMP)
 	@mkdir -p $(@D)
 	$(if $(Q),@echo '  CC    $<')
 	$(Q)$(COMPILE) $(EXTRA_FLAGS) -MMD -MP -c -o $@ $<
 
-$(BUILD)/gen/bundled.c: $(TOPOLOGIES) tools/embed.sh $(GEN_LIST)
+$(BUILD)/gen/bundled.c: $(TOPOLOGIES) $(MEASURED) tools/embed.sh $(GEN_LIST)
 	@mkdir -p $(@D)
 	$(if $(Q),@echo '  GEN   $@')
-	$(Q)sh tools/embed.sh bundled_clusters $(TOPOLOGIES) > $@
+	$(Q)sh tools/embed.sh bundled_clusters $(TOPOLOGIES) -- bundled_measurements $(MEASURED) > $@
 
 $(OBJ)/gen/bundled.o: $(BUILD)/gen/bundled.c $(STAMP)
 	@mkdir -p $(@D)

@@ -26,7 +26,8 @@ static const struct command commands[] = {
     {"sim", cmd_sim, "one layout in detail: step time, memory, traffic, trace"},
     {"compare", cmd_compare, "one row a layout: the main job"},
     {"flows", cmd_flows, "finish times of plain flows over links that they share"},
-    {"validate", cmd_validate, "predictions beside measured steps, with error statistics"},
+    {"coll", cmd_coll, "predicted table of nccl-tests for a collective"},
+    {"validate", cmd_validate, "predictions beside measurements, with error statistics"},
     {"doctor", cmd_doctor, "what this installation has, and what is missing for what"},
 };
 enum { N_COMMANDS = sizeof(commands) / sizeof(commands[0]) };

@@ -196,7 +196,7 @@ static void unit_links(struct cluster *c, uint32_t ranks)
 }
 
 static void coll_features(const struct program *p, const struct op *o, const struct instance *i,
-                          struct arena *a, double x[N_COLL])
+                          double x[N_COLL])
 {
     enum coll_algo algo = o->coll.algo == ALGO_AUTO ? ALGO_RING : o->coll.algo;
     struct cluster c;
@@ -209,7 +209,7 @@ static void coll_features(const struct program *p, const struct op *o, const str
             c.coll.step_s[j] = k == Y_STEP;
         }
         c.nvlink_Bps = k == Y_BYTES ? 1e9 : 1e30;
-        x[k] = (double)sim_collective_ps(p, &c, o, i, algo, a) / 1e12;
+        x[k] = (double)sim_collective_ps(p, &c, o, i, algo) / 1e12;
         if (k == Y_BYTES)
             x[k] *= 1e9;
     }
@@ -393,7 +393,7 @@ static int steps(struct calibration *c, const char *model, const char *layout, e
             if (by_products(call.kernel) && call.flops)
                 c->peak_flops = fmax(c->peak_flops, (double)call.flops / s[i].s);
         } else if (c->on.t.size > 1) {
-            coll_features(&p, op, &s[i].id, &a, x);
+            coll_features(&p, op, &s[i].id, x);
             fit_add(&c->colls, x, s[i].s);
         }
     }

@@ -30,6 +30,14 @@ static const struct opt rows[] = {
      .meta = "FROM,TO",
      .max = CLUSTER_MAX_RANKS - 1,
      .help = "only the links from one rank to another, as NCCL takes them"},
+    {.name = "calibrate",
+     .type = OPT_LIST,
+     .meta = "FILE,...",
+     .help = "fit the constants of collectives to your tables of nccl-tests (docs/CLI.md); with "
+             "--export the fitted description"},
+    {.name = "leave-one-out",
+     .type = OPT_FLAG,
+     .help = "with --calibrate: also score each table by a fit to the others"},
     {.name = "check", .type = OPT_FLAG, .help = "exit with status 1 when there is a warning"},
     COMMAND_OUTPUT_ROWS,
 };
@@ -319,6 +327,42 @@ static int load(const struct opts *o, struct arena *a, struct cluster *c, struct
     return cluster_resize(c, (uint32_t)opts_get(o, "nodes")->u64, e);
 }
 
+/* Changes the constants of c; prints how well they fit, unless the description is what is asked for. */
+static int calibrate(const struct opts *o, struct arena *a, struct cluster *c, int argc,
+                     char **argv, struct strbuf *out, struct err *e)
+{
+    const struct opt_val *files = opts_get(o, "calibrate");
+    enum table_format format = (enum table_format)opts_get(o, "format")->u64;
+    struct topo_calibration k = {.cluster = o->pos[0],
+                                 .files = files->list,
+                                 .n_files = files->n_list,
+                                 .leave_one_out = opts_get(o, "leave-one-out")->set};
+    struct table constants = {0}, scores = {0};
+    int status = topo_calibrate(&k, c, a, &constants, &scores, e);
+
+    if (!status && !opts_get(o, "export")->set) {
+        if (format == TABLE_AS_JSON) {
+            cJSON *doc = output_document("ballast-calibration", 1, argc, argv);
+
+            json_add_tree(doc, "constants", table_to_json(&constants));
+            json_add_tree(doc, "tables", table_to_json(&scores));
+            json_add_tree(doc, "cluster", cluster_to_json(c));
+            json_print(doc, true, out);
+            strbuf_putc(out, '\n');
+            json_free(doc);
+        } else {
+            table_print(&constants, format, out);
+            if (format != TABLE_AS_CSV) {
+                strbuf_putc(out, '\n');
+                table_print(&scores, format, out);
+            }
+        }
+    }
+    table_release(&constants);
+    table_release(&scores);
+    return status;
+}
+
 static int run(const struct opts *o, struct arena *a, int argc, char **argv, struct strbuf *out,
                struct err *e)
 {
@@ -338,11 +382,21 @@ static int run(const struct opts *o, struct arena *a, int argc, char **argv, str
     if (route->set && (export || with_constants || opts_get(o, "check")->set))
         return err_set(e, ERR_USAGE,
                        "--route prints the links alone: no --constants, --export or --check");
+    if (opts_get(o, "leave-one-out")->set && !opts_get(o, "calibrate")->set)
+        return err_set(e, ERR_USAGE, "--leave-one-out goes with --calibrate");
     if (load(o, a, &c, &t, &s, e))
         return -1;
     if (route->set)
         return s.c ? topo_route(s.c, s.t, route, format, a, argc, argv, out, e)
                    : err_set(e, ERR_INVALID, "%s", s.missing);
+    if (opts_get(o, "calibrate")->set) {
+        if (!s.c)
+            return err_set(e, ERR_INVALID, "%s", s.missing);
+        if (calibrate(o, a, &c, argc, argv, out, e))
+            return -1;
+        if (!export)
+            return 0;
+    }
     check(&s, a);
     if (export) {
         cJSON *tree = cluster_to_json(&c);

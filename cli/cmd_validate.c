@@ -1,188 +1,98 @@
-/* ballast validate: predictions beside measurements of training steps, with error statistics.
- *
- * A file is {"format": "ballast-steps", "rows": [...]}; a row has id, model, cluster, nodes or gpus, layout, optimizer, a
- * job object with the job options, a metric of the rows that sim prints, its measured value, and the source; `serial` when
- * operations ran one after the other, as under ballast exec. Paths are relative to the file's folder. */
+/* ballast validate: predictions beside measurements, of collectives (nccl-tests tables) and of training steps. */
+#include "cli/coll_tables.h"
 #include "cli/command.h"
 #include "cli/commands.h"
-#include "cli/evaluate.h"
 #include "cli/output.h"
-#include "planner/planner.h"
+#include "cli/score.h"
+#include "cli/step_rows.h"
+#include "model/bundled.h"
 
 #include <math.h>
 #include <string.h>
 
 static const struct opt rows[] = {
+    {.name = "cluster",
+     .type = OPT_STRING,
+     .meta = "CLUSTER",
+     .help = "of tables whose cluster is not bundled",
+     .dflt_note = "made from the table's own system"},
+    {.name = "rows", .type = OPT_FLAG, .help = "also every size of the tables of collectives"},
     COMMAND_OUTPUT_ROWS,
 };
 
-static const char *const metrics[] = {
-    "step_ms", "optimizer_ms", "memory_gib", "memory_alloc_gib", "tokens_per_s_per_gpu", "mfu",
-    NULL};
-enum metric { STEP_MS, OPTIMIZER_MS, MEMORY_GIB, MEMORY_ALLOC_GIB, TOKENS, MFU };
-
-struct measurement {
-    const char *id, *model, *cluster, *layout, *source;
-    uint64_t nodes, gpus;
-    bool serial;
-    enum metric metric;
-    double value, predicted;
-    const char *skipped; /* why, or NULL */
+struct validation {
+    struct step_row *steps; /* owned */
+    size_t n_steps, cap_steps;
+    struct coll_table *tables; /* in arena, pointers into it */
+    size_t n_tables;
 };
 
-struct statistics {
-    uint64_t n, skipped;
-    double sum_abs, sum, worst;
-    const char *worst_id;
-};
+/* ---- reading ---- */
 
-static void count(struct statistics *s, const struct measurement *m)
+static int read_tables(const struct json_at *top, const char *fallback, struct arena *a,
+                       struct validation *v, struct err *e)
 {
-    double error = 100 * (m->predicted / m->value - 1);
+    struct coll_table *more, *all;
+    size_t n;
 
-    if (m->skipped) {
-        s->skipped++;
-        return;
-    }
-    s->n++;
-    s->sum += error;
-    s->sum_abs += fabs(error);
-    if (fabs(error) >= s->worst) {
-        s->worst = fabs(error);
-        s->worst_id = m->id;
-    }
-}
-
-static double value_of(const struct evaluation *x, enum metric m)
-{
-    switch (m) {
-    case STEP_MS:
-        return (double)x->p.step_ps / 1e9;
-    case OPTIMIZER_MS:
-        return (double)x->p.optimizer_ps / 1e9;
-    case MEMORY_GIB:
-        return (double)x->p.memory.driver_bytes / 0x1p30;
-    case MEMORY_ALLOC_GIB:
-        return (double)x->p.memory.peak_bytes / 0x1p30;
-    case TOKENS:
-        return x->tokens_per_s_per_gpu;
-    case MFU:
-        return x->mfu;
-    }
-    return NAN;
-}
-
-static int predict(struct measurement *m, const struct opts *o, struct setup *s, struct err *e)
-{
-    struct sim_options so = {.serial = m->serial};
-    struct plan *plan = ARENA_NEW(&s->arena, struct plan, 1);
-    struct evaluation x;
-
-    (void)o;
-    if (setup_plan(s, m->nodes, m->layout, &s->arena, plan, e) ||
-        planner_plan(plan, &evaluate_time, &s->arena, e) || evaluate(plan, &so, &s->arena, &x, e))
+    if (coll_tables_read(top, fallback, false, a, &more, &n, e))
         return -1;
-    m->predicted = value_of(&x, m->metric);
+    for (size_t i = 0; i < n; i++)
+        if (coll_table_predict(&more[i], e))
+            return err_prefix(e, "'%s'", top->file);
+    all = ARENA_NEW(a, struct coll_table, v->n_tables + n);
+    if (v->n_tables)
+        memcpy(all, v->tables, v->n_tables * sizeof(*all));
+    memcpy(all + v->n_tables, more, n * sizeof(*all));
+    v->tables = all;
+    v->n_tables += n;
     return 0;
 }
 
-/* The row as job options: what `job` says, and what stands beside it. */
-static int run_row(const struct json_at *at, struct measurement *m, const char *optimizer,
-                   struct arena *a, struct err *e)
+static int read_document(const struct json *j, const char *fallback, struct arena *a,
+                         struct validation *v, struct err *e)
 {
-    struct json_at job;
-    struct opts o;
-    struct setup s;
-    char number[32];
-    int status = 0;
+    struct json_at top = json_top(j);
 
-    opts_init(&o);
-    opts_add(&o, NULL, setup_options, setup_options_n);
-    if (json_opt(at, "job", &job))
-        status = opts_apply_json(&o, &job, e);
-    if (!status)
-        status = opts_set(&o, "cluster", m->cluster, OPT_FROM_CLI, e) ||
-                 opts_set(&o, "optimizer", optimizer, OPT_FROM_CLI, e);
-    snprintf(number, sizeof(number), "%llu", (unsigned long long)m->gpus);
-    if (!status && m->gpus)
-        status = opts_set(&o, "gpus", number, OPT_FROM_CLI, e);
-    if (!status)
-        status = setup_init(&s, &o, m->model, e);
-    if (!status) {
-        status = predict(m, &o, &s, e);
-        setup_release(&s);
-    }
-    opts_release(&o);
-    if (status && e->code == ERR_UNSUPPORTED) {
-        m->skipped = arena_strdup(a, e->msg);
-        return 0;
-    }
-    return status ? err_prefix(e, "row '%s'", m->id) : 0;
+    if (coll_tables_here(&top))
+        return read_tables(&top, fallback, a, v, e);
+    return step_rows_read(&top, a, &v->steps, &v->n_steps, &v->cap_steps, e);
 }
 
-static int read_row(const struct json_at *at, struct measurement *m, struct arena *a, struct err *e)
+static int read_file(const char *path, const char *fallback, struct arena *a, struct validation *v,
+                     struct err *e)
 {
-    static const char *const keys[] = {"id",   "model",  "cluster",   "nodes",
-                                       "gpus", "layout", "optimizer", "serial",
-                                       "job",  "metric", "value",     "source"};
-    const char *optimizer, *text[5];
-    static const char *const names[] = {"id", "model", "cluster", "layout", "source"};
-    const char **to[] = {&m->id, &m->model, &m->cluster, &m->layout, &m->source};
-    int metric;
-
-    if (json_is_object(at, e) || json_only_keys(at, keys, sizeof(keys) / sizeof(keys[0]), e))
-        return -1;
-    for (int i = 0; i < 5; i++) {
-        if (json_str(at, names[i], &text[i], e))
-            return -1;
-        *to[i] = arena_strdup(a, text[i]);
-    }
-    if (json_u64_or(at, "nodes", 1, 131072, 0, &m->nodes, e) ||
-        json_u64_or(at, "gpus", 1, 1 << 24, 0, &m->gpus, e) ||
-        json_bool_or(at, "serial", false, &m->serial, e) ||
-        json_str(at, "optimizer", &optimizer, e) || json_enum(at, "metric", metrics, &metric, e) ||
-        json_double(at, "value", JSON_ABOVE_0, INFINITY, &m->value, e))
-        return -1;
-    m->metric = (enum metric)metric;
-    m->model = setup_path(at->file, m->model, a);
-    m->cluster = setup_path(at->file, m->cluster, a);
-    return run_row(at, m, optimizer, a, e);
-}
-
-static int read_file(const char *path, struct arena *a, struct measurement **list, size_t *n,
-                     size_t *cap, struct err *e)
-{
-    static const char *const keys[] = {"format", "format_version", "what", "rows"};
-    static const char *const formats[] = {"ballast-steps", NULL};
-    struct json_at top, array, it;
     struct json j;
-    int format, status = -1;
-    bool more;
+    int status;
 
     if (json_load(&j, path, e))
         return -1;
-    top = json_top(&j);
-    if (json_is_object(&top, e) || json_only_keys(&top, keys, 4, e) ||
-        json_enum(&top, "format", formats, &format, e) || json_array(&top, "rows", &array, NULL, e))
-        goto out;
-    for (more = json_first(&array, &it); more; more = json_next(&it)) {
-        *list = mem_grow(*list, cap, *n + 1, sizeof(**list));
-        memset(&(*list)[*n], 0, sizeof(**list));
-        if (read_row(&it, &(*list)[*n], a, e)) {
-            err_prefix(e, "'%s'", path);
-            goto out;
-        }
-        (*n)++;
-    }
-    status = 0;
-out:
+    status = read_document(&j, fallback, a, v, e);
     json_release(&j);
     return status;
 }
 
+/* What the program carries: published measurements. */
+static int read_bundled(const char *fallback, struct arena *a, struct validation *v, struct err *e)
+{
+    for (size_t i = 0; i < bundled_measurements_n; i++) {
+        const struct bundled_file *b = &bundled_measurements[i];
+        struct json j;
+        int status;
+
+        if (json_parse(&j, b->name, (const char *)b->text, b->len, e))
+            return -1;
+        status = read_document(&j, fallback, a, v, e);
+        json_release(&j);
+        if (status)
+            return -1;
+    }
+    return 0;
+}
+
 /* ---- printing ---- */
 
-static const struct table_col row_cols[] = {
+static const struct table_col step_cols[] = {
     {"id", "row", TABLE_TEXT, 0, TABLE_AUTO},
     {"model", "model", TABLE_TEXT, 0, TABLE_AUTO},
     {"layout", "layout", TABLE_TEXT, 0, TABLE_AUTO},
@@ -194,23 +104,24 @@ static const struct table_col row_cols[] = {
     {"source", NULL, TABLE_TEXT, 0, TABLE_AUTO},
 };
 
-static const struct table_col sum_cols[] = {
-    {"id", "of", TABLE_TEXT, 0, TABLE_AUTO},
-    {"rows", "rows", TABLE_INT, 0, TABLE_AUTO},
-    {"skipped", "skipped", TABLE_INT, 0, TABLE_AUTO},
-    {"mape_percent", "mean |error| %", TABLE_FIXED, 1, TABLE_AUTO},
-    {"max_percent", "max %", TABLE_FIXED, 1, TABLE_AUTO},
-    {"bias_percent", "bias %", TABLE_FIXED, 1, TABLE_AUTO},
-    {"worst", "worst row", TABLE_TEXT, 0, TABLE_AUTO},
+static const struct table_col size_cols[] = {
+    {"id", "table", TABLE_TEXT, 0, TABLE_AUTO},
+    {"bytes", "bytes", TABLE_INT, 0, TABLE_AUTO},
+    {"measured", "measured us", TABLE_FIXED, 1, TABLE_AUTO},
+    {"predicted", "predicted us", TABLE_FIXED, 1, TABLE_AUTO},
+    {"error_percent", "error %", TABLE_FIXED, 1, TABLE_AUTO},
+    {"algorithm", "algorithm", TABLE_TEXT, 0, TABLE_AUTO},
+    {"protocol", "protocol", TABLE_TEXT, 0, TABLE_AUTO},
+    {"distrust", NULL, TABLE_TEXT, 0, TABLE_AUTO},
 };
 
-static void fill_row(struct table *t, const struct measurement *m)
+static void fill_step(struct table *t, const struct step_row *m)
 {
     table_row(t);
     table_set_str(t, "id", m->id);
     table_set_str(t, "model", m->model);
     table_set_str(t, "layout", m->layout);
-    table_set_str(t, "metric", metrics[m->metric]);
+    table_set_str(t, "metric", step_metric_names[m->metric]);
     table_set_double(t, "measured", m->value);
     if (!m->skipped) {
         table_set_double(t, "predicted", m->predicted);
@@ -220,88 +131,168 @@ static void fill_row(struct table *t, const struct measurement *m)
     table_set_str(t, "source", m->source);
 }
 
-static void fill_sum(struct table *t, const char *id, const struct statistics *s)
+static void fill_sizes(struct table *t, const struct coll_table *c)
 {
-    table_row(t);
-    table_set_str(t, "id", id);
-    table_set_u64(t, "rows", s->n);
-    table_set_u64(t, "skipped", s->skipped);
-    if (!s->n)
-        return;
-    table_set_double(t, "mape_percent", s->sum_abs / (double)s->n);
-    table_set_double(t, "max_percent", s->worst);
-    table_set_double(t, "bias_percent", s->sum / (double)s->n);
-    table_set_str(t, "worst", s->worst_id);
+    for (size_t i = 0; i < c->n_rows && !c->skipped; i++) {
+        const struct coll_row *r = &c->rows[i];
+
+        table_row(t);
+        table_set_str(t, "id", c->id);
+        table_set_u64(t, "bytes", r->n_bytes);
+        table_set_double(t, "measured", r->time_us);
+        table_set_double(t, "predicted", r->predicted_us);
+        table_set_double(t, "error_percent", 100 * (r->predicted_us / r->time_us - 1));
+        table_set_str(t, "algorithm", nccl_algo_name(r->nccl.algo));
+        table_set_str(t, "protocol", nccl_protocol_name(r->nccl.protocol));
+        table_set_str(t, "distrust", r->distrust);
+    }
 }
 
-static void print(const struct measurement *list, size_t n, enum table_format f, int argc,
+static struct score score_table(const struct coll_table *c)
+{
+    uint32_t nodes = c->skipped ? 1 : cluster_by_domain(&c->cluster).n_nodes;
+    bool covered;
+    struct score s = {.skipped = c->skipped != NULL};
+
+    for (size_t i = 0; i < c->n_rows && !c->skipped; i++) {
+        const struct coll_row *r = &c->rows[i];
+        double band;
+
+        if (r->distrust) {
+            s.distrusted++;
+            continue;
+        }
+        score_add(&s, c->id, r->n_bytes, r->time_us, r->predicted_us);
+        band = nccl_band(&c->cluster, c->call.kind, r->n_bytes, nodes, &covered);
+        score_band(&s, r->time_us, r->predicted_us, 100 * band);
+    }
+    return s;
+}
+
+static struct score score_steps(const struct validation *v, int metric)
+{
+    struct score s = {0};
+
+    for (size_t i = 0; i < v->n_steps; i++) {
+        const struct step_row *r = &v->steps[i];
+
+        if ((int)r->metric != metric)
+            continue;
+        if (r->skipped)
+            s.skipped++;
+        else
+            score_add(&s, r->id, 0, r->value, r->predicted);
+    }
+    return s;
+}
+
+/* A row a table of collectives, a row a metric of steps, and the sum of all. */
+static void fill_scores(const struct validation *v, struct table *sums)
+{
+    struct score all = {0};
+
+    for (size_t i = 0; i < v->n_tables; i++) {
+        struct score s = score_table(&v->tables[i]);
+
+        score_row(sums, v->tables[i].id, &s, true);
+        score_merge(&all, &s);
+    }
+    for (int k = 0; k < STEP_METRIC_N; k++) {
+        struct score s = score_steps(v, k);
+
+        if (s.n[SCORE_ALL] + s.skipped)
+            score_row(sums, step_metric_names[k], &s, false);
+        score_merge(&all, &s);
+    }
+    score_row(sums, "overall", &all, v->n_tables > 0);
+}
+
+static void print_json(const struct table *steps, const struct table *sizes,
+                       const struct table *sums, int argc, char **argv, struct strbuf *out)
+{
+    cJSON *doc = output_document("ballast-validation", 1, argc, argv), *tables;
+
+    json_add_tree(doc, "overall", table_row_to_json(sums, sums->n_rows - 1));
+    tables = json_add_array(doc, "tables");
+    for (size_t i = 0; i + 1 < sums->n_rows; i++)
+        json_add_tree(tables, NULL, table_row_to_json(sums, i));
+    json_add_tree(doc, "rows", table_to_json(steps));
+    json_add_tree(doc, "sizes", table_to_json(sizes));
+    json_print(doc, true, out);
+    strbuf_puts(out, "\n");
+    json_free(doc);
+}
+
+static void print_skipped(const struct validation *v, struct strbuf *out)
+{
+    for (size_t i = 0; i < v->n_steps; i++)
+        if (v->steps[i].skipped)
+            strbuf_printf(out, "skipped %s: %s\n", v->steps[i].id, v->steps[i].skipped);
+    for (size_t i = 0; i < v->n_tables; i++)
+        if (v->tables[i].skipped)
+            strbuf_printf(out, "skipped %s: %s\n", v->tables[i].id, v->tables[i].skipped);
+}
+
+static void print(const struct validation *v, enum table_format f, bool with_sizes, int argc,
                   char **argv, struct strbuf *out)
 {
-    struct statistics all = {0};
-    struct table t, sums;
+    struct table steps, sizes, sums;
 
-    table_init(&t, row_cols, sizeof(row_cols) / sizeof(row_cols[0]));
-    table_init(&sums, sum_cols, sizeof(sum_cols) / sizeof(sum_cols[0]));
-    for (size_t i = 0; i < n; i++) {
-        fill_row(&t, &list[i]);
-        count(&all, &list[i]);
-    }
-    for (int k = 0; metrics[k]; k++) {
-        struct statistics s = {0};
-
-        for (size_t i = 0; i < n; i++)
-            if (list[i].metric == (enum metric)k)
-                count(&s, &list[i]);
-        if (s.n + s.skipped)
-            fill_sum(&sums, metrics[k], &s);
-    }
-    fill_sum(&sums, "overall", &all);
+    table_init(&steps, step_cols, sizeof(step_cols) / sizeof(step_cols[0]));
+    table_init(&sizes, size_cols, sizeof(size_cols) / sizeof(size_cols[0]));
+    table_init(&sums, score_cols, score_n_cols);
+    for (size_t i = 0; i < v->n_steps; i++)
+        fill_step(&steps, &v->steps[i]);
+    for (size_t i = 0; i < v->n_tables; i++)
+        fill_sizes(&sizes, &v->tables[i]);
+    fill_scores(v, &sums);
     if (f == TABLE_AS_JSON) {
-        cJSON *doc = output_document("ballast-validation", 1, argc, argv);
-
-        json_add_tree(doc, "overall", table_row_to_json(&sums, sums.n_rows - 1));
-        json_add_tree(doc, "tables", table_to_json(&sums));
-        json_add_tree(doc, "rows", table_to_json(&t));
-        json_print(doc, true, out);
-        strbuf_puts(out, "\n");
-        json_free(doc);
+        print_json(&steps, &sizes, &sums, argc, argv, out);
+    } else if (f == TABLE_AS_CSV) { /* one table: what was measured, row by row */
+        table_print(v->n_steps || !v->n_tables ? &steps : &sizes, f, out);
     } else {
-        table_print(&t, f, out);
-        if (f != TABLE_AS_CSV) {
+        if (v->n_steps) {
+            table_print(&steps, f, out);
             strbuf_puts(out, "\n");
-            table_print(&sums, f, out);
-            for (size_t i = 0; i < n; i++)
-                if (list[i].skipped)
-                    strbuf_printf(out, "skipped %s: %s\n", list[i].id, list[i].skipped);
         }
+        if (with_sizes && v->n_tables) {
+            table_print(&sizes, f, out);
+            strbuf_puts(out, "\n");
+        }
+        table_print(&sums, f, out);
+        print_skipped(v, out);
     }
-    table_release(&t);
+    table_release(&steps);
+    table_release(&sizes);
     table_release(&sums);
 }
 
 static int validate(const struct opts *o, struct arena *a, int argc, char **argv,
                     struct strbuf *out, struct err *e)
 {
-    struct measurement *list = NULL;
-    size_t n = 0, cap = 0;
-    int status = opts_positionals(o, 1, 1000, "measurement files", e);
+    struct validation v = {0};
+    int status = opts_positionals(o, 0, 1000, "measurement files", e);
 
+    if (!status && !o->n_pos)
+        status = read_bundled(opts_get(o, "cluster")->text, a, &v, e);
     for (size_t i = 0; i < o->n_pos && !status; i++)
-        status = read_file(o->pos[i], a, &list, &n, &cap, e);
+        status = read_file(o->pos[i], opts_get(o, "cluster")->text, a, &v, e);
     if (!status)
-        print(list, n, (enum table_format)opts_get(o, "format")->u64, argc, argv, out);
-    mem_free(list);
+        print(&v, (enum table_format)opts_get(o, "format")->u64, opts_get(o, "rows")->u64, argc,
+              argv, out);
+    mem_free(v.steps);
     return status;
 }
 
 int cmd_validate(int argc, char **argv, struct err *e)
 {
     static const struct plain_command command = {
-        .usage = "usage: ballast validate FILE... [options]\n\n"
-                 "Predicts the training steps that the files measured (format ballast-steps) and "
-                 "prints the errors.\n"
-                 "Rows that this version cannot predict are skipped, named and counted. Tables of "
-                 "collectives follow.\n\n",
+        .usage =
+            "usage: ballast validate [FILE...] [options]\n\n"
+            "Predicts what the files measured and prints the errors: tables of collectives, as "
+            "nccl-tests prints\nthem (a JSON array), and training steps (format ballast-steps). "
+            "Without a file: the published\nmeasurements that the program carries.\n"
+            "What this version cannot predict is skipped, named and counted.\n\n",
         .rows = rows,
         .n_rows = sizeof(rows) / sizeof(rows[0]),
         .run = validate,

@@ -25,6 +25,16 @@ size_t topo_check(const struct cluster *c, struct arena *a, const struct topo_fi
 void topo_file_devices(const struct topology *t, struct arena *a, struct table *out);
 size_t topo_file_check(const struct topology *t, struct arena *a, const struct topo_finding **out);
 
+/* Fit the constants of collectives to measured tables (cli/coll_tables.h). Both tables are to be released, also on failure. */
+struct topo_calibration {
+    const char *cluster; /* as on the command line: where constants start */
+    const char *const *files;
+    size_t n_files;
+    bool leave_one_out; /* also score each table by a fit to the others */
+};
+int topo_calibrate(const struct topo_calibration *k, struct cluster *c, struct arena *a,
+                   struct table *constants, struct table *scores, struct err *e);
+
 /* Bytes/s, one direction, all reached by large transfers. */
 struct topo_rates {
     double nvlink_Bps; /* a GPU */

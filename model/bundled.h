@@ -1,4 +1,5 @@
-/* model/bundled.h - topologies/NAME.json, as the build put them into the program (tools/embed.sh).
+/* model/bundled.h - topologies/NAME.json and experiments/NN-name/measured/NAME.json, as the build put them into the program
+ * (tools/embed.sh).
  *
  * Sorted by name. The text is the file as it is, with a NUL behind it that len does not count.
  */
@@ -16,5 +17,7 @@ struct bundled_file {
 extern const struct bundled_file
     bundled_clusters[]; /* [bundled_clusters_n], then one with name NULL */
 extern const size_t bundled_clusters_n;
+extern const struct bundled_file bundled_measurements[]; /* likewise */
+extern const size_t bundled_measurements_n;
 
 #endif

@@ -42,15 +42,47 @@ struct device {
     double kernel_rate[KERNEL_N];
 };
 
-/* Constants of one transport: what a collective's step costs (docs/MODEL.md), by protocol. */
+/* Constants of NCCL on this machine (sim/nccl.h has the formulas, topologies/README.md the keys). */
 enum coll_protocol { PROTOCOL_LL, PROTOCOL_LL128, PROTOCOL_SIMPLE, PROTOCOL_N };
+/* Of a ring's operations the last hands nothing on: what it costs, by what it does. */
+enum coll_tail { TAIL_LOW_LATENCY, TAIL_ALL_REDUCE, TAIL_ALL_GATHER, TAIL_REDUCE_SCATTER, TAIL_N };
+/* Size classes of an error band: below 1 MiB, to 32 MiB, from there on. */
+enum band_size { BAND_SMALL, BAND_MEDIUM, BAND_LARGE, BAND_N };
+
+/* Multicast in the NVSwitch (NVLink SHARP). */
+struct nvls_constants {
+    double rate_Bps;   /* all-reduce's large-message busbw; 0: no NVLS */
+    double base_s;     /* start of a call in one node */
+    double net_step_s; /* one level of the tree between nodes (NVLSTree) */
+    double ramp_s, ramp_at_s;
+    double nic_share;  /* NVLSTree: of what a NIC reaches */
+    uint32_t min_gpus; /* of a node, in the group: fewer do not use it */
+};
+/* Grouped sends and receives: send/recv, all-to-all, an owner's direct sends. */
+struct p2p_constants {
+    double base_s;    /* start of a call; 0: as `base` */
+    double both_ways; /* of the rate, when a GPU sends and receives at once; 0: 1 */
+    double ramp_s, ramp_at_s;
+};
 struct coll_constants {
-    double base_s[PROTOCOL_N];     /* start-up of a collective */
-    double step_s[PROTOCOL_N];     /* one ring step inside a node */
-    double net_step_s[PROTOCOL_N]; /* one ring step between nodes */
-    double rate_share[PROTOCOL_N]; /* of the Simple rate: payload share of the protocol */
-    double ramp_s;                 /* Simple: extra time that saturates (A), ... */
-    double ramp_at_s;              /* ... half reached at this transfer time (t0) */
+    double base_s[PROTOCOL_N];        /* start-up of a collective */
+    double step_s[PROTOCOL_N];        /* one ring step inside a node */
+    double net_step_s[PROTOCOL_N];    /* one step between nodes */
+    double rate_share[PROTOCOL_N];    /* of the Simple rate: payload share of the protocol */
+    double tail[TAIL_N];              /* of an operation that hands on as much; 0: none */
+    double ramp_s;                    /* Simple: extra time that saturates (A), ... */
+    double ramp_at_s;                 /* ... half reached at this transfer time (t0) */
+    double net_ramp_s, net_ramp_at_s; /* the same for groups over several nodes; 0: as above */
+    double tree_rate;                 /* Tree, Simple: of NVLink's reached rate; 0: 1 */
+    double
+        believed_ll128; /* LL128's rate over Simple's, as NCCL's choice in one node takes it; 0: it
+                              takes the fastest */
+    double one_process_s; /* added where one process drives all GPUs of a node */
+    struct nvls_constants nvls;
+    struct p2p_constants p2p;
+    double band[BAND_N],
+        net_band[BAND_N]; /* half width of the 90 % error band, in a node and between
+                                              nodes; 0: no measurement covers it */
 };
 
 struct cluster {
@@ -74,6 +106,7 @@ struct cluster {
     uint32_t nodes_per_leaf; /* 0: one leaf for all */
     double oversubscription; /* leaf down-link sum / up-link sum, >= 1 */
     double hop_s;            /* one switch hop */
+    bool sharp;              /* switches that reduce (SHARP): CollNet is there */
     struct coll_constants coll;
     double price_per_gpu_hour;  /* 0: unknown */
     const char *const *sources; /* in arena: by field, see cluster_field(); NULL: none given */

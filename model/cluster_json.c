@@ -18,6 +18,9 @@
 enum { VERSION = 1, NO_PARENT = -1 };
 
 static const char *const protocols[] = {"ll", "ll128", "simple", NULL};
+static const char *const tails[] = {"low_latency", "all_reduce", "all_gather", "reduce_scatter",
+                                    NULL};
+static const char *const band_sizes[] = {"small", "medium", "large", NULL};
 static const char *const link_kinds[] = {"direct", "nvswitch", NULL};
 
 /* ---- the tables ---- */
@@ -29,7 +32,19 @@ enum presence {
     NIC_SPREAD, /* with node.nic only; absent: GPUs spread over the NICs in order */
 };
 
-enum section_id { TOP, DEVICE, NODE, NVLINK, NIC, PCIE, FABRIC, COLLECTIVES, N_SECTIONS };
+enum section_id {
+    TOP,
+    DEVICE,
+    NODE,
+    NVLINK,
+    NIC,
+    PCIE,
+    FABRIC,
+    COLLECTIVES,
+    NVLS,
+    P2P,
+    N_SECTIONS
+};
 static const struct {
     const char *key;
     int parent;
@@ -44,6 +59,8 @@ static const struct {
     [PCIE] = {"pcie", NODE, OPTIONAL, {NULL}},
     [FABRIC] = {"fabric", TOP, WITH_NICS, {NULL}},
     [COLLECTIVES] = {"collectives", TOP, REQUIRED, {NULL}},
+    [NVLS] = {"nvls", COLLECTIVES, OPTIONAL, {NULL}},
+    [P2P] = {"p2p", COLLECTIVES, OPTIONAL, {NULL}},
 };
 
 enum field_kind {
@@ -55,6 +72,8 @@ enum field_kind {
     NUMBER,
     TIMES3, /* by protocol */
     SHARES3,
+    TAILS,
+    BANDS,
     FLAG,      /* bool */
     LINK_KIND, /* bool: nvswitch */
     NIC_OF_GPU,
@@ -106,12 +125,32 @@ static const struct field fields[] = {
     {FABRIC, "nodes_per_leaf", U32, CL(nodes_per_leaf), 0, CLUSTER_MAX_NODES, REQUIRED},
     {FABRIC, "oversubscription", NUMBER, CL(oversubscription), 1, 1000, REQUIRED},
     {FABRIC, "hop", TIME, CL(hop_s), 0, 1, REQUIRED},
+    {FABRIC, "sharp", FLAG, CL(sharp), 0, 0, OPTIONAL},
     {COLLECTIVES, "base", TIMES3, COL(base_s), 0, 1, REQUIRED},
     {COLLECTIVES, "step", TIMES3, COL(step_s), 0, 1, REQUIRED},
     {COLLECTIVES, "net_step", TIMES3, COL(net_step_s), 0, 1, WITH_NICS},
     {COLLECTIVES, "rate_share", SHARES3, COL(rate_share), 1e-3, 1, REQUIRED},
     {COLLECTIVES, "ramp", TIME, COL(ramp_s), 0, 1, REQUIRED},
     {COLLECTIVES, "ramp_at", TIME, COL(ramp_at_s), 0, 1, REQUIRED},
+    {COLLECTIVES, "net_ramp", TIME, COL(net_ramp_s), 0, 1, OPTIONAL},
+    {COLLECTIVES, "net_ramp_at", TIME, COL(net_ramp_at_s), 0, 1, OPTIONAL},
+    {COLLECTIVES, "tail", TAILS, COL(tail), 0, 10, OPTIONAL},
+    {COLLECTIVES, "tree_rate", NUMBER, COL(tree_rate), 1e-3, 1, OPTIONAL},
+    {COLLECTIVES, "believed_ll128", NUMBER, COL(believed_ll128), 1e-3, 1, OPTIONAL},
+    {COLLECTIVES, "one_process", TIME, COL(one_process_s), 0, 1, OPTIONAL},
+    {COLLECTIVES, "band", BANDS, COL(band), 1e-3, 10, OPTIONAL},
+    {COLLECTIVES, "net_band", BANDS, COL(net_band), 1e-3, 10, OPTIONAL},
+    {NVLS, "rate", RATE, COL(nvls.rate_Bps), 1e3, 1e17, REQUIRED},
+    {NVLS, "base", TIME, COL(nvls.base_s), 0, 1, REQUIRED},
+    {NVLS, "net_step", TIME, COL(nvls.net_step_s), 0, 1, WITH_NICS},
+    {NVLS, "ramp", TIME, COL(nvls.ramp_s), 0, 1, REQUIRED},
+    {NVLS, "ramp_at", TIME, COL(nvls.ramp_at_s), 0, 1, REQUIRED},
+    {NVLS, "nic_share", NUMBER, COL(nvls.nic_share), 1e-3, 1, WITH_NICS},
+    {NVLS, "min_gpus", U32, COL(nvls.min_gpus), 2, CLUSTER_MAX_GPUS_PER_NODE, REQUIRED},
+    {P2P, "base", TIME, COL(p2p.base_s), 0, 1, REQUIRED},
+    {P2P, "both_ways", NUMBER, COL(p2p.both_ways), 1e-3, 1, REQUIRED},
+    {P2P, "ramp", TIME, COL(p2p.ramp_s), 0, 1, REQUIRED},
+    {P2P, "ramp_at", TIME, COL(p2p.ramp_at_s), 0, 1, REQUIRED},
     {TOP, "price_per_gpu_hour", NUMBER, CL(price_per_gpu_hour), 0, 1e6, OPTIONAL},
 };
 enum { N_FIELDS = sizeof(fields) / sizeof(fields[0]) };
@@ -143,15 +182,28 @@ static int read_double(const struct json_at *v, const struct field *f, double *o
     }
 }
 
-static int read_by_protocol(const struct json_at *v, const struct field *f, double *out,
-                            struct err *e)
+/* Of a field that is one number a name: the names. NULL: it is no such field. */
+static const char *const *names_of(enum field_kind k)
 {
-    if (json_only_keys(v, protocols, PROTOCOL_N, e))
+    return k == TIMES3 || k == SHARES3 ? protocols
+           : k == TAILS                ? tails
+           : k == BANDS                ? band_sizes
+                                       : NULL;
+}
+
+static int read_by_name(const struct json_at *v, const struct field *f, double *out, struct err *e)
+{
+    const char *const *names = names_of(f->kind);
+    size_t n = 0;
+
+    while (names[n])
+        n++;
+    if (json_only_keys(v, names, n, e))
         return -1;
-    for (int p = 0; p < PROTOCOL_N; p++) {
+    for (size_t i = 0; i < n; i++) {
         struct json_at m;
 
-        if (json_get(v, protocols[p], &m, e) || read_double(&m, f, &out[p], e))
+        if (json_get(v, names[i], &m, e) || read_double(&m, f, &out[i], e))
             return -1;
     }
     return 0;
@@ -295,7 +347,9 @@ static int read_value(const struct json_at *v, const struct field *f, struct clu
         return 0;
     case TIMES3:
     case SHARES3:
-        return read_by_protocol(v, f, member(c, f), e);
+    case TAILS:
+    case BANDS:
+        return read_by_name(v, f, member(c, f), e);
     case FLAG:
         return json_as_bool(v, member(c, f), e);
     case LINK_KIND:
@@ -575,9 +629,11 @@ static void add_value(cJSON *to, const char *key, const struct cluster *c, const
         break;
     case TIMES3:
     case SHARES3:
+    case TAILS:
+    case BANDS:
         o = json_add_object(to, key);
-        for (int p = 0; p < PROTOCOL_N; p++)
-            add_double(o, protocols[p], f->kind, x[p]);
+        for (const char *const *name = names_of(f->kind); *name; name++)
+            add_double(o, *name, f->kind, *x++);
         break;
     case FLAG:
         json_add_bool(to, key, *(const bool *)const_member(c, f));
@@ -615,6 +671,10 @@ static bool has_section(const struct cluster *c, enum section_id id)
         return c->nics_per_node > 0;
     case PCIE:
         return c->pcie_switches > 0;
+    case NVLS:
+        return c->coll.nvls.rate_Bps > 0;
+    case P2P:
+        return c->coll.p2p.both_ways > 0;
     default:
         return true;
     }
@@ -630,9 +690,16 @@ static bool has_field(const struct cluster *c, const struct field *f)
                 return true;
         return false;
     }
-    if (f->kind == U32 && f->presence == OPTIONAL)
+    if (f->presence != OPTIONAL)
+        return true;
+    if (f->kind == U32)
         return *(const uint32_t *)const_member(c, f) > f->lo;
-    return f->presence != OPTIONAL || *(const double *)const_member(c, f) > 0;
+    if (f->kind == FLAG)
+        return *(const bool *)const_member(c, f);
+    for (const char *const *name = names_of(f->kind); name && *name; name++)
+        if (((const double *)const_member(c, f))[name - names_of(f->kind)] > 0)
+            return true;
+    return *(const double *)const_member(c, f) > 0;
 }
 
 static void add_section(cJSON *to, const struct cluster *c, enum section_id id)
@@ -760,6 +827,10 @@ void cluster_drop_nics(struct cluster *c)
     c->nodes_per_leaf = 0;
     c->oversubscription = 1;
     memset(c->coll.net_step_s, 0, sizeof(c->coll.net_step_s));
+    memset(c->coll.net_band, 0, sizeof(c->coll.net_band));
+    c->coll.net_ramp_s = c->coll.net_ramp_at_s = 0;
+    c->coll.nvls.net_step_s = c->coll.nvls.nic_share = 0;
+    c->sharp = false;
     memset(c->nic_of_gpu, 0, sizeof(c->nic_of_gpu));
     memset(c->switch_of_nic, 0, sizeof(c->switch_of_nic));
 }

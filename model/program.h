@@ -51,6 +51,9 @@ struct group {
     uint32_t n_axes;
     uint32_t size[3], stride[3];
     uint32_t n_members; /* product of sizes */
+    const uint32_t
+        *members; /* [n_members] ascending: a single group of these ranks instead, n_axes 0;
+                                no step program has one */
 };
 
 /* ---- how much: tables ---- */

@@ -37,6 +37,8 @@ static int check_group(const struct program *p, const struct group *g, struct er
 {
     uint64_t members = 1, step = 1;
 
+    if (g->members)
+        BAD("group '%s' is a list of ranks, expected axes", g->name);
     if (g->n_axes < 1 || g->n_axes > 3)
         BAD("group '%s' has %u axes, expected 1 to 3", g->name, g->n_axes);
     for (uint32_t k = 0; k < g->n_axes; k++) {

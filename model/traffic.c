@@ -17,6 +17,8 @@ static uint32_t member(const struct group *g, uint32_t base, uint32_t i)
 {
     uint32_t r = base;
 
+    if (g->members)
+        return g->members[i];
     if (g->n_axes == 1)
         return base + i * g->stride[0];
     for (uint32_t k = 0; k < g->n_axes; k++) {
@@ -29,6 +31,8 @@ static uint32_t member(const struct group *g, uint32_t base, uint32_t i)
 /* Is `rank` the first member of its group? */
 static bool is_base(const struct group *g, uint32_t rank)
 {
+    if (g->members)
+        return rank == 0;
     for (uint32_t k = 0; k < g->n_axes; k++)
         if (rank / g->stride[k] % g->size[k])
             return false;
@@ -64,6 +68,8 @@ static bool regular(const struct program *p, const struct group *g, const struct
 {
     uint32_t node = PROGRAM_NONE, here = s->per_node;
 
+    if (g->members)
+        return false;
     if (contiguous(g))
         return g->n_members % p->gpus_per_node == 0 || p->gpus_per_node % g->n_members == 0 ||
                (g->n_members == p->world && s->nodes == 1);
@@ -117,6 +123,8 @@ static uint32_t base_of(const struct group *g, uint32_t rank)
 {
     uint32_t base = rank;
 
+    if (g->members)
+        return 0;
     for (uint32_t k = 0; k < g->n_axes; k++)
         base -= rank / g->stride[k] % g->size[k] * g->stride[k];
     return base;
@@ -156,17 +164,51 @@ static uint32_t first_irregular(const struct collect *c)
                : 0;
 }
 
+/* Ranks that may take part, and the i-th of them. */
+static uint32_t n_places(const struct collect *c)
+{
+    return c->g->members ? c->g->n_members : c->p->world;
+}
+
+static uint32_t place(const struct collect *c, uint32_t i)
+{
+    return c->g->members ? c->g->members[i] : i;
+}
+
 /* Every rank sends and receives `bytes` on rings. */
 static void even_ring(struct collect *c, uint64_t bytes)
 {
     uint64_t inter = cross(c, bytes, c->s.per_node);
 
     c->every = (struct traffic_bytes){bytes - inter, inter, bytes - inter, inter};
-    for (uint32_t i = first_irregular(c); i < c->p->world; i++) {
-        int64_t d = (int64_t)cross(c, bytes, on_node(c, base_of(c->g, i), i)) - (int64_t)inter;
+    for (uint32_t i = first_irregular(c); i < n_places(c); i++) {
+        uint32_t rank = place(c, i);
+        int64_t d =
+            (int64_t)cross(c, bytes, on_node(c, base_of(c->g, rank), rank)) - (int64_t)inter;
 
         if (d)
-            put(c, i, -d, d, -d, d);
+            put(c, rank, -d, d, -d, d);
+    }
+}
+
+/* Every member sends `bytes` to the next one, the last to the first: nccl-tests' sendrecv. */
+static void even_shift(struct collect *c, uint64_t bytes)
+{
+    uint32_t n = c->g->n_members, gpn = c->p->gpus_per_node;
+    int64_t b = (int64_t)bytes;
+
+    c->every = (struct traffic_bytes){bytes, 0, bytes, 0};
+    for (uint32_t base = 0; base < c->p->world; base++) {
+        if (!is_base(c->g, base))
+            continue;
+        for (uint32_t i = 0; i < n; i++) {
+            uint32_t from = member(c->g, base, i), to = member(c->g, base, (i + 1) % n);
+
+            if (from / gpn == to / gpn)
+                continue;
+            put(c, from, -b, b, 0, 0);
+            put(c, to, 0, 0, -b, b);
+        }
     }
 }
 
@@ -175,12 +217,13 @@ static void even_all_to_all(struct collect *c, uint64_t chunk)
     uint64_t inter = (c->g->n_members - c->s.per_node) * chunk, intra = (c->s.per_node - 1) * chunk;
 
     c->every = (struct traffic_bytes){intra, inter, intra, inter};
-    for (uint32_t i = first_irregular(c); i < c->p->world; i++) {
-        int64_t on = on_node(c, base_of(c->g, i), i),
+    for (uint32_t i = first_irregular(c); i < n_places(c); i++) {
+        uint32_t rank = place(c, i);
+        int64_t on = on_node(c, base_of(c->g, rank), rank),
                 d = ((int64_t)c->s.per_node - on) * (int64_t)chunk;
 
         if (d)
-            put(c, i, -d, d, -d, d);
+            put(c, rank, -d, d, -d, d);
     }
 }
 
@@ -486,13 +529,17 @@ static void finish(struct collect *c, bool mirror, uint64_t repeat, struct arena
     const uint64_t ev[4] = {c->every.sent_intra, c->every.sent_inter, c->every.recv_intra,
                             c->every.recv_inter};
 
-    t->only = ARENA_NEW(a, struct traffic_only, c->n_deltas);
+    bool listed = c->g->members; /* who is not listed moves nothing */
+
+    t->only = ARENA_NEW(a, struct traffic_only, listed ? (size_t)c->g->n_members : c->n_deltas);
     t->n_only = 0;
-    for (uint32_t r = 0; c->deltas && r < c->p->world; r++) {
-        const int64_t *d = c->deltas[r];
+    for (uint32_t i = 0; (listed || c->deltas) && i < n_places(c); i++) {
+        uint32_t r = place(c, i);
+        static const int64_t none[4];
+        const int64_t *d = c->deltas ? c->deltas[r] : none;
         uint64_t v[4];
 
-        if (!(d[0] | d[1] | d[2] | d[3]))
+        if (!listed && !(d[0] | d[1] | d[2] | d[3]))
             continue;
         for (int k = 0; k < 4; k++) {
             BUG_ON((int64_t)ev[k] + d[k] < 0);
@@ -500,7 +547,7 @@ static void finish(struct collect *c, bool mirror, uint64_t repeat, struct arena
         }
         t->only[t->n_only++] = (struct traffic_only){r, bytes_of(v, repeat, mirror)};
     }
-    t->every = bytes_of(ev, repeat, mirror);
+    t->every = listed ? (struct traffic_bytes){0} : bytes_of(ev, repeat, mirror);
     mem_free(c->deltas);
 }
 
@@ -538,9 +585,11 @@ void traffic_of(const struct program *p, const struct op *o, const struct instan
             segments(&c, k, i->unit, algo);
             break;
         case COLL_SEND:
-        case COLL_RECV:
+            even_shift(&c, bytes);
+            break;
+        case COLL_RECV: /* counted by the op that sends */
         case COLL_N:
-            break; /* pipeline parallelism: counted by the op that sends, with its peer role */
+            break;
         }
     }
     finish(&c, k->kind == COLL_REDUCE || k->kind == COLL_SEGMENT_REDUCE, k->repeat ? k->repeat : 1,

@@ -4,7 +4,8 @@
  * are its sums, and exec's transport counters are held against it. Payload bytes only, no headers.
  *
  * Even collectives over n ranks, chunk c = ceil(elements/n) elements (ring): all-gather and reduce-scatter send
- * (n-1)c a rank, all-reduce 2(n-1)c, all-to-all (n-1)c, and receive the same; broadcast and reduce: every rank but the
+ * (n-1)c a rank, all-reduce 2(n-1)c, all-to-all (n-1)c, and receive the same; a send is a shift, everyone's bytes to the next
+ * member; broadcast and reduce: every rank but the
  * last sends the whole buffer once. A ring's bytes cross the nodes on rails: of what the g GPUs of a node send, 1/g
  * goes out by each of them, so a rank's share between nodes is sent/g (rounded up).
  *

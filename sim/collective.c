@@ -21,13 +21,16 @@ struct coll_cache_slot {
     struct coll_activity *value;
 };
 
-void coll_cache_init(struct coll_cache *k, const struct program *p, const struct cluster *c)
+void coll_cache_init(struct coll_cache *k, const struct program *p, const struct cluster *c,
+                     const struct nccl_options *nccl)
 {
     struct err e;
 
     memset(k, 0, sizeof(*k));
     k->p = p;
     k->c = c;
+    if (nccl)
+        k->nccl = *nccl;
     arena_init(&k->arena);
     BUG_ON(fabric_init(&k->fabric, c, p->world, NULL, &k->arena, &e));
 }
@@ -183,7 +186,7 @@ static struct steps count_steps(const struct program *p, const struct op *o,
         break;
     case COLL_SEND:
     case COLL_RECV:
-        return (struct steps){0, 1};
+        return (struct steps){1, nodes > 1};
     case COLL_N:
         break;
     }
@@ -407,32 +410,75 @@ static void add_use(struct coll_activity *x, struct fluid_use *uses, enum sim_re
     x->activity.n_uses++;
 }
 
-/* The cheapest protocol for these steps, if it beats what x has. */
-static void choose_protocol(const struct coll_cache *k, struct coll_activity *x,
-                            enum coll_algo algo, struct steps st, double calls, double transfer_s,
-                            const struct group_shape *s)
+/* Seconds on the busiest link of kinds [from, to]. */
+static double busiest_s(const struct coll_cache *k, const struct amounts *a, enum sim_resource from,
+                        enum sim_resource to)
 {
-    const struct coll_constants *c = &k->c->coll;
-    uint32_t per = k->c->nodes_per_leaf;
-    /* up to the spine and down again; the hop under one leaf is in net_step_s */
-    double spine_s = per && s->nodes > per ? 2 * k->c->hop_s : 0;
+    double s = 0;
 
-    for (int i = 0; i < PROTOCOL_N; i++) {
-        double per_call = transfer_s / calls, scale = pow(s->n / 8.0, 0.75), ramp = 0, latency;
-        int64_t total;
+    for (int r = (int)from; r <= (int)to; r++)
+        s = fmax(s, a[r].most / coll_capacity(&k->fabric, (enum sim_resource)r) / 1e12);
+    return s;
+}
 
-        if (i == PROTOCOL_SIMPLE && per_call > 0)
-            ramp = c->ramp_s * scale * per_call / (per_call + c->ramp_at_s * scale);
-        latency = calls * (c->base_s[i] + st.in_node * c->step_s[i] +
-                           st.net * (c->net_step_s[i] + spine_s) + ramp);
-        total = sim_ps(latency + transfer_s / c->rate_share[i]);
-        if (x->alone_ps && total >= x->alone_ps)
-            continue;
-        x->algo = algo;
-        x->protocol = (enum coll_protocol)i;
-        x->activity.latency_ps = sim_ps(latency);
-        x->alone_ps = total;
+static void scale(struct amounts *a, double by)
+{
+    a->every *= by;
+    a->most *= by;
+    for (uint32_t i = 0; i < a->n_only; i++)
+        a->only[i].amount *= by;
+}
+
+static void link_amounts(const struct coll_cache *k, const struct op *o, const struct instance *i,
+                         enum coll_algo algo, const struct group_shape *s, const struct traffic *t,
+                         struct arena *arena, struct amounts *a)
+{
+    bool direct = algo == ALGO_P2P || algo == ALGO_HIERARCHICAL || o->coll.kind == COLL_ALL_TO_ALL;
+
+    nvlink_amounts(t, true, arena, &a[RESOURCE_NVLINK_TX]);
+    nvlink_amounts(t, false, arena, &a[RESOURCE_NVLINK_RX]);
+    nic_amounts(k, t, true, arena, &a[RESOURCE_NIC_TX]);
+    nic_amounts(k, t, false, arena, &a[RESOURCE_NIC_RX]);
+    all_pcie_amounts(k, t, arena, a);
+    if (direct) {
+        direct_leaves(k, s, &a[RESOURCE_NIC_TX], arena, &a[RESOURCE_LEAF_UP]);
+        direct_leaves(k, s, &a[RESOURCE_NIC_RX], arena, &a[RESOURCE_LEAF_DOWN]);
+    } else if (algo == ALGO_TREE && !to_ranges(k->p, o, i)) {
+        tree_leaves(k, s, (double)op_coll_bytes(k->p, o, i), o->coll.kind == COLL_SEGMENT_REDUCE,
+                    &a[RESOURCE_LEAF_UP], &a[RESOURCE_LEAF_DOWN]);
+    } else {
+        ring_leaves(k, s, &a[RESOURCE_NIC_TX], &a[RESOURCE_LEAF_UP]);
+        ring_leaves(k, s, &a[RESOURCE_NIC_RX], &a[RESOURCE_LEAF_DOWN]);
     }
+    a[RESOURCE_HBM].every = a[RESOURCE_HBM].most = hbm_bytes(t, k->p->world);
+}
+
+/* One of `calls` equal calls, as NCCL sees it. */
+static struct nccl_call one_call(const struct coll_cache *k, const struct op *o,
+                                 const struct instance *i, enum coll_algo algo,
+                                 const struct group_shape *s, const struct amounts *a, double calls)
+{
+    struct steps steps = count_steps(k->p, o, i, s, algo);
+    uint32_t per = k->c->nodes_per_leaf;
+
+    return (struct nccl_call){
+        .kind = o->coll.kind,
+        .direct = algo == ALGO_P2P || algo == ALGO_HIERARCHICAL,
+        .n = s->n,
+        .nodes = s->nodes,
+        .per_node = s->per_node,
+        .bytes = (double)op_coll_bytes(k->p, o, i) / calls,
+        .steps = steps.in_node,
+        .net_steps = steps.net,
+        .ramp_ranks = algo == ALGO_TREE ? num_min(s->n, 2 * s->per_node) : s->n,
+        .nvlink_s = busiest_s(k, a, RESOURCE_NVLINK_TX, RESOURCE_NVLINK_RX) / calls,
+        .nic_s = busiest_s(k, a, RESOURCE_NIC_TX, RESOURCE_LEAF_DOWN) / calls,
+        /* up to the spine and down again; the hop under one leaf is in net_step_s */
+        .spine_s = per && s->nodes > per ? 2 * k->c->hop_s : 0,
+        .in_place = !k->nccl.out_of_place,
+        .one_process = k->nccl.one_process,
+        .one_way = o->coll.kind == COLL_SEND && s->n == 2,
+    };
 }
 
 static struct coll_activity *make(const struct coll_cache *k, const struct op *o,
@@ -444,51 +490,35 @@ static struct coll_activity *make(const struct coll_cache *k, const struct op *o
     struct fluid_use *uses = ARENA_NEW(arena, struct fluid_use, RESOURCE_N);
     struct amounts a[RESOURCE_N];
     uint64_t bytes = op_coll_bytes(k->p, o, i);
-    double transfer_ps = 0, work = 0, calls;
-    bool direct = algo == ALGO_P2P || algo == ALGO_HIERARCHICAL || o->coll.kind == COLL_ALL_TO_ALL;
+    double busy_s, work = 0, calls = o->coll.repeat ? o->coll.repeat : 1;
+    struct nccl_call call;
 
     memset(a, 0, sizeof(a));
     x->algo = algo;
+    x->possible = true;
     traffic_of(k->p, o, i, algo, arena, &x->traffic);
     if (x->traffic.n_only == k->p->world) /* then `every` is nobody's */
         memset(&x->traffic.every, 0, sizeof(x->traffic.every));
-    nvlink_amounts(&x->traffic, true, arena, &a[RESOURCE_NVLINK_TX]);
-    nvlink_amounts(&x->traffic, false, arena, &a[RESOURCE_NVLINK_RX]);
-    nic_amounts(k, &x->traffic, true, arena, &a[RESOURCE_NIC_TX]);
-    nic_amounts(k, &x->traffic, false, arena, &a[RESOURCE_NIC_RX]);
-    all_pcie_amounts(k, &x->traffic, arena, a);
-    if (direct) {
-        direct_leaves(k, &s, &a[RESOURCE_NIC_TX], arena, &a[RESOURCE_LEAF_UP]);
-        direct_leaves(k, &s, &a[RESOURCE_NIC_RX], arena, &a[RESOURCE_LEAF_DOWN]);
-    } else if (algo == ALGO_TREE && !to_ranges(k->p, o, i)) {
-        tree_leaves(k, &s, (double)bytes, o->coll.kind == COLL_SEGMENT_REDUCE, &a[RESOURCE_LEAF_UP],
-                    &a[RESOURCE_LEAF_DOWN]);
-    } else {
-        ring_leaves(k, &s, &a[RESOURCE_NIC_TX], &a[RESOURCE_LEAF_UP]);
-        ring_leaves(k, &s, &a[RESOURCE_NIC_RX], &a[RESOURCE_LEAF_DOWN]);
-    }
-    a[RESOURCE_HBM].every = a[RESOURCE_HBM].most = hbm_bytes(&x->traffic, k->p->world);
-    for (int r = RESOURCE_NVLINK_TX; r < RESOURCE_N; r++) {
-        double t = a[r].most / coll_capacity(&k->fabric, (enum sim_resource)r);
-
-        if (t > transfer_ps) {
-            transfer_ps = t;
-            work = a[r].most;
-        }
-    }
-    if (s.n < 2 || work <= 0)
-        return x;
-    calls = o->coll.repeat ? o->coll.repeat : 1;
+    link_amounts(k, o, i, algo, &s, &x->traffic, arena, a);
     if (o->coll.piece_bytes && o->coll.piece_bytes < bytes)
         calls *= (double)num_ceil_div(bytes, o->coll.piece_bytes);
-    choose_protocol(k, x, algo, count_steps(k->p, o, i, &s, algo), calls, transfer_ps / 1e12, &s);
-    if (o->coll.kind ==
-        COLL_ALL_REDUCE) /* up and down a pair of trees: the bytes of the ring, fewer steps */
-        choose_protocol(k, x, ALGO_TREE,
-                        (struct steps){2 * (s.per_node - 1.0), 2 * ceil(log2(s.nodes))}, calls,
-                        transfer_ps / 1e12, &s);
+    call = one_call(k, o, i, algo, &s, a, calls);
+    if (s.n < 2 || (call.nvlink_s <= 0 && call.nic_s <= 0))
+        return x;
+    x->possible = nccl_choose(k->c, &call, k->nccl.algos, k->nccl.protocols, &x->nccl);
+    if (!x->possible)
+        return x;
+    for (int r = RESOURCE_NVLINK_TX; r < RESOURCE_N; r++) {
+        scale(&a[r], r <= RESOURCE_NVLINK_RX ? x->nccl.nvlink_scale : x->nccl.nic_scale);
+        busy_s = busiest_s(k, a, (enum sim_resource)r, (enum sim_resource)r);
+        if (work <= 0 || busy_s > work)
+            work = busy_s;
+    }
+    x->activity.latency_ps = sim_ps(calls * x->nccl.latency_s);
+    x->alone_ps = sim_ps(calls * (x->nccl.latency_s + x->nccl.transfer_s));
+    /* a unit of work is a second of the busiest link */
     x->activity.work = work;
-    x->activity.cap = work / transfer_ps * k->c->coll.rate_share[x->protocol];
+    x->activity.cap = work / (calls * x->nccl.transfer_s * 1e12);
     x->activity.weight = PRIORITY * x->activity.cap;
     x->activity.uses = uses;
     a[RESOURCE_SM].every = a[RESOURCE_SM].most =
@@ -587,14 +617,13 @@ const struct coll_activity *coll_get(struct coll_cache *k, const struct op *o,
 }
 
 int64_t sim_collective_ps(const struct program *p, const struct cluster *c, const struct op *o,
-                          const struct instance *i, enum coll_algo algo, struct arena *a)
+                          const struct instance *i, enum coll_algo algo)
 {
     struct cluster domains = cluster_by_domain(c);
     struct coll_cache k;
     int64_t t;
 
-    (void)a;
-    coll_cache_init(&k, p, &domains);
+    coll_cache_init(&k, p, &domains, NULL);
     t = coll_get(&k, o, i, algo)->alone_ps;
     coll_cache_release(&k);
     return t;

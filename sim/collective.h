@@ -1,7 +1,6 @@
 /* sim/collective.h - a collective as one fluid activity: its latency, and what it uses of which links.
  *
- * Time alone = base + steps x step cost + ramp + bytes / rate, minimum over NCCL's protocols (docs/MODEL.md): LL and LL128
- * have cheap steps and carry a share of the rate, Simple has the full rate and a start-up that saturates (the ramp).
+ * Time alone is sim/nccl.h's: a latency in which links are idle, then a transfer at the rate of the busiest link.
  * Bytes come from model/traffic.h: what each GPU puts on NVLink and each NIC on the wire, so that an owner that sends a
  * matrix to 63 ranks is the bottleneck at its own port.
  */
@@ -10,13 +9,15 @@
 
 #include "sim/fabric.h"
 #include "sim/fluid.h"
+#include "sim/nccl.h"
 #include "sim/sim.h"
 
 struct coll_activity {
     struct fluid_activity activity; /* uses in the cache's arena */
     int64_t alone_ps;
     enum coll_algo algo;
-    enum coll_protocol protocol;
+    bool possible; /* false: none of the allowed algorithms and protocols can do it */
+    struct nccl_time nccl;
     struct traffic traffic;
 };
 
@@ -25,13 +26,15 @@ struct coll_cache {
     const struct program *p;
     const struct cluster *c;
     struct fabric fabric;
+    struct nccl_options nccl;
     struct arena arena;
     struct coll_cache_slot *slots; /* owned */
     size_t n, cap;
 };
 
 /* The cluster, by domain, must make a fabric (fabric_init). */
-void coll_cache_init(struct coll_cache *k, const struct program *p, const struct cluster *c);
+void coll_cache_init(struct coll_cache *k, const struct program *p, const struct cluster *c,
+                     const struct nccl_options *nccl);
 void coll_cache_release(struct coll_cache *k);
 /* AUTO is resolved to the fastest of p2p, ring, tree and hierarchical. */
 const struct coll_activity *coll_get(struct coll_cache *k, const struct op *o,

@@ -250,6 +250,7 @@ static void trace(const struct run *r, struct arena *a, struct prediction *out)
                                   .rank = t->class_id == PROGRAM_NONE ? 0 : r->rep[t->class_id],
                                   .shared = t->class_id == PROGRAM_NONE,
                                   .algo = t->coll ? t->coll->algo : ALGO_AUTO,
+                                  .nccl = t->coll ? t->coll->nccl : (struct nccl_time){0},
                                   .start_ps = fluid_ready_ps(r->f, i),
                                   .end_ps = fluid_end_ps(r->f, i)};
     }

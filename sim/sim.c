@@ -446,7 +446,7 @@ int run_program(struct run *r, const struct program *p, const struct cluster *c,
     r->c = c;
     r->unfold = o->unfold;
     r->serial = o->serial;
-    coll_cache_init(&r->cache, p, c);
+    coll_cache_init(&r->cache, p, c, &o->nccl);
     r->f = fluid_new();
     coll_make_kinds(r->f, &r->cache.fabric);
     make_classes(r);

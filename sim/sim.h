@@ -11,12 +11,14 @@
 #include "model/cluster.h"
 #include "model/program.h"
 #include "model/traffic.h"
+#include "sim/nccl.h"
 
 struct sim_options {
     bool unfold;
     bool keep_trace; /* fill prediction.instances */
     bool
         serial; /* one stream: operations one after the other in walking order, as exec runs them */
+    struct nccl_options nccl;
 };
 
 /* Where the time of the critical path went. */
@@ -34,9 +36,10 @@ const char *time_category_name(enum time_category t);
 
 struct sim_instance {
     struct instance id;
-    uint32_t rank;       /* representative of its class */
-    bool shared;         /* by all ranks */
-    enum coll_algo algo; /* of a segment collective; AUTO: none */
+    uint32_t rank;         /* representative of its class */
+    bool shared;           /* by all ranks */
+    enum coll_algo algo;   /* of a segment collective; AUTO: none */
+    struct nccl_time nccl; /* of a collective: what NCCL chose */
     int64_t start_ps, end_ps;
 };
 
@@ -106,9 +109,9 @@ struct kernel_time {
 };
 struct kernel_time sim_kernel_time(const struct device *d, const struct kernel_call *k);
 
-/* Duration of a collective alone, by algorithm, in ps. For `coll` and for the choice of auto. */
+/* Duration of a collective alone, by algorithm, in ps. */
 int64_t sim_collective_ps(const struct program *p, const struct cluster *c, const struct op *o,
-                          const struct instance *i, enum coll_algo algo, struct arena *a);
+                          const struct instance *i, enum coll_algo algo);
 
 /* One process of a Chrome trace (chrome://tracing, Perfetto): what a rank did, a row a stream. */
 struct sim_trace_process {

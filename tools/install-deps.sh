@@ -18,6 +18,7 @@ has make || add make
 has pkg-config || add pkg-config
 header glpk.h || add libglpk-dev
 header cjson/cJSON.h || add libcjson-dev
+[ -e /usr/include/cminpack-1/cminpack.h ] || header cminpack.h || add libcminpack-dev
 header check.h || add check
 has gnuplot || add gnuplot-nox
 [ -e /usr/include/libxml2/libxml/parser.h ] || header libxml/parser.h || add libxml2-dev

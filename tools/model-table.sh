@@ -6,7 +6,6 @@ BALLAST=${BALLAST:-build/ballast}
 RUNS=${RUNS:-10}
 LC_ALL=C
 export LC_ALL
-[ $# -gt 0 ] || { echo "usage: [BALLAST=build/ballast] [RUNS=10] $0 FILE..." >&2; exit 2; }
 used=$(mktemp) || exit 1
 trap 'rm -f "$used"' EXIT
 

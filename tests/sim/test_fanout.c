@@ -41,7 +41,7 @@ static int64_t closed_form_ps(bool reduce)
                         .n_segment_tables = 1};
     const struct instance i = {0};
 
-    return sim_collective_ps(&p, &cl, &o, &i, ALGO_P2P, &arena);
+    return sim_collective_ps(&p, &cl, &o, &i, ALGO_P2P);
 }
 
 static int by_kind(const void *a, const void *b)

@@ -419,7 +419,7 @@ static int64_t alone(enum coll_algo algo)
 {
     const struct instance i = {0};
 
-    return sim_collective_ps(&prog, &plan.cluster, &op, &i, algo, &a);
+    return sim_collective_ps(&prog, &plan.cluster, &op, &i, algo);
 }
 
 /* The same ring as flows between neighbours: in step s host i passes on what host i-1 gave it in step s-1. */

@@ -1,0 +1,323 @@
+#include "cli/coll_tables.h"
+
+#include "core/suggest.h"
+#include "model/bundled.h"
+
+#include <ctype.h>
+#include <string.h>
+#include <strings.h>
+
+/* ---- names ---- */
+
+const char *const coll_kind_names[] = {"all_reduce", "all_gather", "reduce_scatter", "broadcast",
+                                       "reduce",     "alltoall",   "sendrecv",       NULL};
+static const enum coll_kind kinds[] = {COLL_ALL_REDUCE, COLL_ALL_GATHER, COLL_REDUCE_SCATTER,
+                                       COLL_BROADCAST,  COLL_REDUCE,     COLL_ALL_TO_ALL,
+                                       COLL_SEND};
+
+/* The same letters, whatever stands between them. */
+static bool same_name(const char *a, const char *b)
+{
+    for (;; a++, b++) {
+        while (*a == '_' || *a == '-')
+            a++;
+        while (*b == '_' || *b == '-')
+            b++;
+        if (tolower((unsigned char)*a) != tolower((unsigned char)*b))
+            return false;
+        if (!*a)
+            return true;
+    }
+}
+
+static int unknown(const char *what, const char *name, const char *const *names, size_t n,
+                   struct err *e)
+{
+    struct strbuf known;
+    int rc;
+
+    strbuf_init(&known);
+    for (size_t i = 0; i < n; i++)
+        strbuf_printf(&known, "%s%s", i ? ", " : "", names[i]);
+    rc = err_set(e, ERR_UNKNOWN, "unknown %s '%.60s', expected %s%s", what, name, known.s,
+                 suggest(name, names, n).s);
+    strbuf_release(&known);
+    return rc;
+}
+
+int coll_kind_parse(const char *name, enum coll_kind *out, struct err *e)
+{
+    size_t n = suggest_count(coll_kind_names);
+
+    for (size_t i = 0; i < n; i++)
+        if (same_name(name, coll_kind_names[i])) {
+            *out = kinds[i];
+            return 0;
+        }
+    return unknown("collective", name, coll_kind_names, n, e);
+}
+
+int nccl_algo_parse(const char *name, uint32_t *bit, struct err *e)
+{
+    const char *names[NCCL_ALGO_N];
+
+    for (int i = 0; i < NCCL_ALGO_N; i++) {
+        names[i] = nccl_algo_name((enum nccl_algo)i);
+        if (same_name(name, names[i])) {
+            *bit = 1u << i;
+            return 0;
+        }
+    }
+    return unknown("algorithm", name, names, NCCL_ALGO_N, e);
+}
+
+int nccl_protocol_parse(const char *name, uint32_t *bit, struct err *e)
+{
+    const char *names[PROTOCOL_N];
+
+    for (int i = 0; i < PROTOCOL_N; i++) {
+        names[i] = nccl_protocol_name((enum coll_protocol)i);
+        if (same_name(name, names[i])) {
+            *bit = 1u << i;
+            return 0;
+        }
+    }
+    return unknown("protocol", name, names, PROTOCOL_N, e);
+}
+
+/* ---- the cluster of a table ---- */
+
+static bool bundled(const char *name)
+{
+    for (size_t i = 0; i < bundled_clusters_n; i++)
+        if (!strcasecmp(bundled_clusters[i].name, name))
+            return true;
+    for (size_t i = 0; i < cluster_n_aliases; i++)
+        if (!strcasecmp(cluster_aliases[i].name, name))
+            return true;
+    return false;
+}
+
+/* What a description of a system says about its GPUs: the cluster whose device and NVLink are taken. */
+static const char *base_of_system(const char *system)
+{
+    static const char *const known[][2] = {{"GB200", "gb200-nvl72"}, {"B200", "hgx-b200"},
+                                           {"H200", "hgx-h200-ndr"}, {"H100", "hgx-h100-ndr"},
+                                           {"H800", "hgx-h100-ndr"}, {"A800", "a800-4hdr"},
+                                           {"A100", "dgx-a100"}};
+
+    for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++)
+        if (strstr(system, known[i][0]))
+            return known[i][1];
+    return NULL;
+}
+
+struct table_shape {
+    uint64_t gpus, nodes, gpus_per_node, nics;
+    double nic_gbps;
+};
+
+/* The table's own machine as a line, or why there is none. */
+static const char *line_of(const struct coll_table *t, const struct table_shape *s,
+                           const char **why, struct arena *a)
+{
+    const char *base = base_of_system(t->system);
+
+    if (!base)
+        *why = "its cluster is not bundled, and its system names no GPU that this program knows";
+    else if (s->nodes > 1 && (!s->nics || s->nic_gbps <= 0))
+        *why = "its cluster is not bundled, and the speed of its NICs is not given";
+    else if (s->nodes > 1)
+        return arena_printf(a, "%s:nics=%llux%.17gGb", base, (unsigned long long)s->nics,
+                            s->nic_gbps);
+    else
+        return base;
+    return NULL;
+}
+
+static int find_cluster(struct coll_table *t, const struct table_shape *s, const char *given,
+                        bool always, struct arena *a, struct err *e)
+{
+    const char *what = bundled(t->cluster_name) && !always ? t->cluster_name : given;
+    uint64_t per_node = s->gpus_per_node ? s->gpus_per_node : (s->gpus + s->nodes - 1) / s->nodes;
+    uint32_t *ranks;
+
+    if (!what)
+        what = line_of(t, s, &t->skipped, a);
+    if (!what)
+        return 0;
+    if (cluster_load(what, a, &t->cluster, e))
+        return -1;
+    if (per_node > cluster_domain_gpus(&t->cluster)) {
+        t->skipped = arena_printf(a, "%llu GPUs a node, and a node of %s has %u",
+                                  (unsigned long long)per_node, what, t->cluster.gpus_per_node);
+        return 0;
+    }
+    if (s->nodes > 1 && !t->cluster.nics_per_node && s->gpus > cluster_domain_gpus(&t->cluster)) {
+        t->skipped = arena_printf(a, "%s has no NICs", what);
+        return 0;
+    }
+    if (per_node == t->cluster.gpus_per_node || s->nodes == 1) {
+        uint64_t nodes = (s->gpus + t->cluster.gpus_per_node - 1) / t->cluster.gpus_per_node;
+
+        return cluster_resize(&t->cluster, (uint32_t)nodes, e);
+    }
+    /* the first GPUs of each node */
+    ranks = ARENA_NEW(a, uint32_t, s->gpus);
+    for (uint64_t i = 0; i < s->gpus; i++)
+        ranks[i] = (uint32_t)(i / per_node * t->cluster.gpus_per_node + i % per_node);
+    t->call.ranks = ranks;
+    return cluster_resize(&t->cluster, (uint32_t)s->nodes, e);
+}
+
+/* ---- reading ---- */
+
+static int read_row(const struct json_at *at, struct coll_row *r, struct arena *a, struct err *e)
+{
+    static const char *const keys[] = {"bytes",
+                                       "time_us",
+                                       "algbw_GBps",
+                                       "busbw_GBps",
+                                       "inplace_time_us",
+                                       "inplace_algbw_GBps",
+                                       "inplace_busbw_GBps",
+                                       "min_us",
+                                       "max_us",
+                                       "distrust"};
+    const char *why;
+
+    if (json_is_object(at, e) || json_only_keys(at, keys, sizeof(keys) / sizeof(keys[0]), e) ||
+        json_u64(at, "bytes", 1, UINT64_C(1) << 50, &r->n_bytes, e) ||
+        json_double(at, "time_us", JSON_ABOVE_0, 1e12, &r->time_us, e) ||
+        json_double_or(at, "inplace_time_us", JSON_ABOVE_0, 1e12, 0, &r->inplace_us, e) ||
+        json_str_or(at, "distrust", NULL, &why, e))
+        return -1;
+    r->distrust = why ? arena_strdup(a, why) : NULL;
+    return 0;
+}
+
+static int read_rows(const struct json_at *at, struct coll_table *t, struct arena *a, struct err *e)
+{
+    struct json_at list, it;
+    size_t n;
+
+    if (json_array(at, "rows", &list, &n, e))
+        return -1;
+    if (!n)
+        return json_err(&list, ERR_INVALID, e, "is empty, expected measured sizes");
+    t->rows = ARENA_NEW(a, struct coll_row, n);
+    for (bool ok = json_first(&list, &it); ok; ok = json_next(&it))
+        if (read_row(&it, &t->rows[t->n_rows++], a, e))
+            return -1;
+    return 0;
+}
+
+static int read_texts(const struct json_at *at, struct coll_table *t, struct arena *a,
+                      struct err *e)
+{
+    const struct {
+        const char *key;
+        const char **to;
+        bool required;
+    } texts[] = {{"id", &t->id, true},
+                 {"cluster", &t->cluster_name, false},
+                 {"system", &t->system, false},
+                 {"source", &t->source, false},
+                 {"conditions", &t->conditions, false},
+                 {"collective", &t->collective, true}};
+
+    for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++) {
+        const char *s = "";
+
+        if (texts[i].required ? json_str(at, texts[i].key, &s, e)
+                              : json_str_or(at, texts[i].key, "", &s, e))
+            return -1;
+        *texts[i].to = arena_strdup(a, s);
+    }
+    return 0;
+}
+
+static int read_table(const struct json_at *at, const char *cluster, bool always,
+                      struct coll_table *t, struct arena *a, struct err *e)
+{
+    static const char *const keys[] = {"id",
+                                       "cluster",
+                                       "system",
+                                       "gpus",
+                                       "nodes",
+                                       "gpus_per_node",
+                                       "nics_per_node",
+                                       "nic_gbps",
+                                       "collective",
+                                       "rows",
+                                       "nccl_version",
+                                       "datatype",
+                                       "algorithm_forced",
+                                       "source",
+                                       "conditions",
+                                       "launch"};
+    const char *launch, *forced, *text;
+    struct table_shape s;
+
+    if (json_is_object(at, e) || json_only_keys(at, keys, sizeof(keys) / sizeof(keys[0]), e) ||
+        read_texts(at, t, a, e) || json_u64(at, "gpus", 2, CLUSTER_MAX_RANKS, &s.gpus, e) ||
+        json_u64_or(at, "nodes", 1, CLUSTER_MAX_NODES, 1, &s.nodes, e) ||
+        json_u64_or(at, "gpus_per_node", 0, CLUSTER_MAX_GPUS_PER_NODE, 0, &s.gpus_per_node, e) ||
+        json_u64_or(at, "nics_per_node", 0, 1024, 0, &s.nics, e) ||
+        json_double_or(at, "nic_gbps", 0, 1e6, 0, &s.nic_gbps, e) ||
+        json_str_or(at, "launch", "", &launch, e) ||
+        json_str_or(at, "algorithm_forced", NULL, &forced, e) ||
+        json_str_or(at, "nccl_version", "", &text, e) || json_str_or(at, "datatype", "", &text, e))
+        return -1;
+    if (s.gpus_per_node * s.nodes != s.gpus && s.gpus_per_node)
+        return json_err(at, ERR_INVALID, e, "has %llu gpus on %llu nodes of %llu",
+                        (unsigned long long)s.gpus, (unsigned long long)s.nodes,
+                        (unsigned long long)s.gpus_per_node);
+    if (coll_kind_parse(t->collective, &t->call.kind, e) ||
+        (forced && nccl_algo_parse(forced, &t->call.nccl.algos, e)))
+        return err_prefix(e, "'%s': %s", at->file, at->path);
+    t->call.n_ranks = (uint32_t)s.gpus;
+    t->call.nccl.out_of_place = true;
+    t->call.nccl.one_process = !strncmp(launch, "one process drives", 18);
+    if (read_rows(at, t, a, e))
+        return -1;
+    if (find_cluster(t, &s, cluster, always, a, e))
+        return err_prefix(e, "'%s': %s", at->file, at->path);
+    return 0;
+}
+
+bool coll_tables_here(const struct json_at *top)
+{
+    return cJSON_IsArray(top->node);
+}
+
+int coll_tables_read(const struct json_at *top, const char *cluster, bool always, struct arena *a,
+                     struct coll_table **list, size_t *n, struct err *e)
+{
+    struct json_at it;
+
+    if (json_is_array(top, n, e))
+        return -1;
+    *list = ARENA_NEW(a, struct coll_table, *n);
+    *n = 0;
+    for (bool ok = json_first(top, &it); ok; ok = json_next(&it))
+        if (read_table(&it, cluster, always, &(*list)[(*n)++], a, e))
+            return -1;
+    return 0;
+}
+
+int coll_table_predict(struct coll_table *t, struct err *e)
+{
+    struct call call = t->call;
+
+    for (size_t i = 0; i < t->n_rows && !t->skipped; i++) {
+        struct call_time out;
+
+        call.n_bytes = t->rows[i].n_bytes;
+        if (call_times(&t->cluster, &call, 1, &out, e))
+            return err_prefix(e, "table '%s'", t->id);
+        t->rows[i].predicted_us = (double)out.alone_ps / 1e6;
+        t->rows[i].nccl = out.nccl;
+    }
+    return 0;
+}

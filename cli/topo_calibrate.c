@@ -1,0 +1,447 @@
+/* ballast topo --calibrate: a cluster's constants of NCCL from measured tables, by least squares of ln(predicted/measured).
+ *
+ * Every constant has a physical range and a weak prior at its present value; those that no row reacts to are left as they are. What
+ * is reported beside each: its standard error from the tables alone, so that a reader sees what they cannot tell. */
+#include "cli/topo.h"
+
+#include "cli/coll_tables.h"
+#include "cli/score.h"
+#include "core/leastsq.h"
+
+#include <math.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Residuals of repeated measurements of one system (two tables of it differ by 4-7 % over all sizes), where they count as
+ * outliers, and how far a constant is believed to lie from where it starts. */
+static const double noise = 0.04, outlier = 0.05, prior = 0.5;
+
+#define US 1e-6
+struct tunable {
+    const char *path; /* of the field whose source changes */
+    const char *part; /* of a field with parts, or "" */
+    size_t offset;    /* of the double in struct cluster */
+    bool net;         /* of what lies between nodes */
+    double lo, hi;    /* physical range */
+    double start;     /* when the description has none */
+};
+#define CL(member) offsetof(struct cluster, member)
+static const struct tunable tunables[] = {
+    {"node.nvlink.efficiency", "", CL(nvlink_efficiency), false, 0.3, 0.99, 0},
+    {"collectives.base", "ll", CL(coll.base_s[PROTOCOL_LL]), false, 1 * US, 60 * US, 0},
+    {"collectives.base", "ll128", CL(coll.base_s[PROTOCOL_LL128]), false, 1 * US, 60 * US, 0},
+    {"collectives.base", "simple", CL(coll.base_s[PROTOCOL_SIMPLE]), false, 1 * US, 100 * US, 0},
+    {"collectives.step", "ll", CL(coll.step_s[PROTOCOL_LL]), false, 0.1 * US, 5 * US, 0},
+    {"collectives.step", "ll128", CL(coll.step_s[PROTOCOL_LL128]), false, 0.1 * US, 5 * US, 0},
+    {"collectives.step", "simple", CL(coll.step_s[PROTOCOL_SIMPLE]), false, 0.1 * US, 5 * US, 0},
+    {"collectives.rate_share", "ll", CL(coll.rate_share[PROTOCOL_LL]), false, 0.005, 0.3, 0},
+    {"collectives.rate_share", "ll128", CL(coll.rate_share[PROTOCOL_LL128]), false, 0.1, 0.95, 0},
+    {"collectives.tail", "low_latency", CL(coll.tail[TAIL_LOW_LATENCY]), false, 0.05, 4, 1},
+    {"collectives.tail", "all_reduce", CL(coll.tail[TAIL_ALL_REDUCE]), false, 0.02, 2, 0.4},
+    {"collectives.tail", "all_gather", CL(coll.tail[TAIL_ALL_GATHER]), false, 0.02, 2, 0.5},
+    {"collectives.tail", "reduce_scatter", CL(coll.tail[TAIL_REDUCE_SCATTER]), false, 0.02, 2, 0.4},
+    {"collectives.ramp", "", CL(coll.ramp_s), false, 1 * US, 2e3 * US, 0},
+    {"collectives.ramp_at", "", CL(coll.ramp_at_s), false, 1 * US, 2e3 * US, 0},
+    {"collectives.one_process", "", CL(coll.one_process_s), false, 1 * US, 100 * US, 15 * US},
+    {"collectives.net_step", "ll", CL(coll.net_step_s[PROTOCOL_LL]), true, 0.3 * US, 400 * US, 0},
+    {"collectives.net_step", "ll128", CL(coll.net_step_s[PROTOCOL_LL128]), true, 0.3 * US, 600 * US,
+     0},
+    {"collectives.net_step", "simple", CL(coll.net_step_s[PROTOCOL_SIMPLE]), true, 1 * US, 600 * US,
+     0},
+    {"node.nic.efficiency", "", CL(nic_efficiency), true, 0.3, 0.995, 0},
+    {"collectives.net_ramp", "", CL(coll.net_ramp_s), true, 1 * US, 4e3 * US, 120 * US},
+    {"collectives.net_ramp_at", "", CL(coll.net_ramp_at_s), true, 1 * US, 4e3 * US, 200 * US},
+    {"collectives.tree_rate", "", CL(coll.tree_rate), true, 0.3, 0.999, 0.8},
+    {"collectives.nvls.rate", "", CL(coll.nvls.rate_Bps), false, 1e10, 5e12, 0},
+    {"collectives.nvls.base", "", CL(coll.nvls.base_s), false, 1 * US, 100 * US, 0},
+    {"collectives.nvls.ramp", "", CL(coll.nvls.ramp_s), false, 1 * US, 1e3 * US, 0},
+    {"collectives.nvls.ramp_at", "", CL(coll.nvls.ramp_at_s), false, 1 * US, 1e3 * US, 0},
+    {"collectives.nvls.net_step", "", CL(coll.nvls.net_step_s), true, 0.3 * US, 200 * US, 0},
+    {"collectives.nvls.nic_share", "", CL(coll.nvls.nic_share), true, 0.3, 0.999, 0},
+    {"collectives.p2p.base", "", CL(coll.p2p.base_s), false, 1 * US, 100 * US, 12 * US},
+    {"collectives.p2p.both_ways", "", CL(coll.p2p.both_ways), false, 0.4, 0.999, 0.85},
+    {"collectives.p2p.ramp", "", CL(coll.p2p.ramp_s), false, 1 * US, 1e3 * US, 50 * US},
+    {"collectives.p2p.ramp_at", "", CL(coll.p2p.ramp_at_s), false, 1 * US, 1e3 * US, 50 * US},
+};
+enum { N_TUNABLES = sizeof(tunables) / sizeof(tunables[0]) };
+
+static double *constant(struct cluster *c, size_t i)
+{
+    return (double *)((char *)c + tunables[i].offset);
+}
+
+struct fitting {
+    struct cluster *c;
+    struct coll_table *tables;
+    size_t n_tables;
+    size_t without;          /* a table that is left out; SIZE_MAX: none */
+    size_t free[N_TUNABLES]; /* indices of the constants that are searched for */
+    size_t n_free;
+};
+
+static bool over_nodes(const struct coll_table *t)
+{
+    return t->cluster.n_nodes > t->cluster.domain_nodes;
+}
+
+static bool used(const struct fitting *f, size_t table, const struct coll_row *r)
+{
+    return table != f->without && !f->tables[table].skipped && !r->distrust;
+}
+
+static size_t n_rows(const struct fitting *f)
+{
+    size_t n = 0;
+
+    for (size_t i = 0; i < f->n_tables; i++)
+        for (size_t k = 0; k < f->tables[i].n_rows; k++)
+            n += used(f, i, &f->tables[i].rows[k]);
+    return n;
+}
+
+/* Predictions of all tables with the constants that c has now. What cannot be predicted is NAN. */
+static void predict(struct fitting *f)
+{
+    struct err e;
+
+    for (size_t i = 0; i < f->n_tables; i++) {
+        struct coll_table *t = &f->tables[i];
+        uint32_t nodes = t->cluster.n_nodes;
+
+        if (t->skipped)
+            continue;
+        t->cluster = *f->c;
+        t->cluster.n_nodes = nodes;
+        if (coll_table_predict(t, &e))
+            for (size_t k = 0; k < t->n_rows; k++)
+                t->rows[k].predicted_us = NAN;
+    }
+}
+
+static void residuals(void *ctx, const double *values, double *out)
+{
+    struct fitting *f = ctx;
+
+    for (size_t k = 0; k < f->n_free; k++)
+        *constant(f->c, f->free[k]) = values[k];
+    predict(f);
+    for (size_t i = 0; i < f->n_tables; i++)
+        for (size_t k = 0; k < f->tables[i].n_rows; k++) {
+            const struct coll_row *r = &f->tables[i].rows[k];
+
+            if (used(f, i, r))
+                *out++ = log(r->predicted_us / r->time_us);
+        }
+}
+
+/* How much the rows of tables over several nodes (of tables in a node) react to what stands between the predictions of
+ * two residuals() calls. */
+static double reaction(const struct fitting *f, bool net, const double *x, const double *y)
+{
+    double most = 0;
+    size_t at = 0;
+
+    for (size_t i = 0; i < f->n_tables; i++)
+        for (size_t k = 0; k < f->tables[i].n_rows; k++) {
+            if (!used(f, i, &f->tables[i].rows[k]))
+                continue;
+            if (over_nodes(&f->tables[i]) == net)
+                most = fmax(most, fabs(x[at] - y[at]));
+            at++;
+        }
+    return most;
+}
+
+/* Free are the constants that some row reacts to: constants of a node by tables in a node, those of the network by tables
+ * over several nodes, so that a table of the network cannot bend what it says little about. */
+static void find_free(struct fitting *f)
+{
+    size_t n = n_rows(f), found[N_TUNABLES], n_found = 0;
+    double *base = MEM_NEW(double, n), *moved = MEM_NEW(double, n);
+
+    f->n_free = 0;
+    residuals(f, NULL, base);
+    for (size_t i = 0; i < N_TUNABLES; i++) {
+        double *x = constant(f->c, i), was = *x;
+
+        *x = was * 1.1;
+        residuals(f, NULL, moved);
+        *x = was;
+        if (was > 0 && reaction(f, tunables[i].net, base, moved) > 1e-6)
+            found[n_found++] = i;
+    }
+    memcpy(f->free, found, n_found * sizeof(*found));
+    f->n_free = n_found;
+    mem_free(base);
+    mem_free(moved);
+}
+
+/* Constants that the description leaves out start where machines of this kind have them, where tables can say something. */
+static void fill_in(struct cluster *c, const struct fitting *f)
+{
+    bool net = false, in_node = false;
+
+    for (size_t i = 0; i < f->n_tables; i++) {
+        net |= over_nodes(&f->tables[i]) && !f->tables[i].skipped;
+        in_node |= !over_nodes(&f->tables[i]) && !f->tables[i].skipped;
+    }
+    for (size_t i = 0; i < N_TUNABLES; i++) {
+        double *x = constant(c, i);
+
+        if (*x <= 0 && tunables[i].start > 0 && (tunables[i].net ? net : in_node))
+            *x = tunables[i].start;
+    }
+}
+
+static int fit(struct fitting *f, struct leastsq_param *p, struct err *e)
+{
+    struct leastsq q = {.residuals = residuals,
+                        .ctx = f,
+                        .n_rows = n_rows(f),
+                        .noise = noise,
+                        .outlier = outlier,
+                        .prior = prior};
+
+    for (size_t k = 0; k < f->n_free; k++) {
+        const struct tunable *t = &tunables[f->free[k]];
+        double x = *constant(f->c, f->free[k]);
+
+        p[k] = (struct leastsq_param){.lo = t->lo, .hi = t->hi, .start = x};
+        /* a description may start at or beyond a range's end */
+        p[k].start = fmin(fmax(x, t->lo * 1.001), t->hi * 0.999);
+    }
+    if (leastsq_fit(&q, p, f->n_free, e))
+        return -1;
+    for (size_t k = 0; k < f->n_free; k++)
+        *constant(f->c, f->free[k]) = p[k].value;
+    predict(f);
+    return 0;
+}
+
+static struct score score_of(const struct fitting *f, size_t table)
+{
+    const struct coll_table *t = &f->tables[table];
+    struct score s = {.skipped = t->skipped != NULL};
+
+    for (size_t k = 0; k < t->n_rows && !t->skipped; k++) {
+        const struct coll_row *r = &t->rows[k];
+
+        if (r->distrust)
+            s.distrusted++;
+        else
+            score_add(&s, t->id, r->n_bytes, r->time_us, r->predicted_us);
+    }
+    return s;
+}
+
+/* ---- bands ---- */
+
+static int by_value(const void *x, const void *y)
+{
+    double a = *(const double *)x, b = *(const double *)y;
+
+    return (a > b) - (a < b);
+}
+
+/* Relative errors of predictions by size class, in a node [0] and between nodes [1]. */
+struct errors {
+    double *of[2][BAND_N]; /* owned */
+    size_t n[2][BAND_N], cap[2][BAND_N];
+};
+
+static void errors_add(struct errors *x, const struct coll_table *t)
+{
+    int net = over_nodes(t);
+
+    for (size_t k = 0; k < t->n_rows && !t->skipped; k++) {
+        const struct coll_row *r = &t->rows[k];
+        int b = nccl_band_size(r->n_bytes);
+
+        if (r->distrust)
+            continue;
+        x->of[net][b] = mem_grow(x->of[net][b], &x->cap[net][b], x->n[net][b] + 1, sizeof(double));
+        x->of[net][b][x->n[net][b]++] =
+            fabs(r->time_us / r->predicted_us - 1) / nccl_band_factor(t->call.kind);
+    }
+}
+
+/* Half widths that hold nine in ten of the measurements of each size class; of fewer than ten rows nothing is said. Frees. */
+static void errors_to_bands(struct errors *x, struct coll_constants *c)
+{
+    for (int net = 0; net < 2; net++)
+        for (int b = 0; b < BAND_N; b++) {
+            size_t n = x->n[net][b];
+
+            if (n >= 10) {
+                qsort(x->of[net][b], n, sizeof(double), by_value);
+                (net ? c->net_band : c->band)[b] = x->of[net][b][(n * 9 + 9) / 10 - 1];
+            }
+            mem_free(x->of[net][b]);
+        }
+}
+
+/* ---- the report ---- */
+
+static const struct table_col constant_cols[] = {
+    {"constant", "constant", TABLE_TEXT, 0, TABLE_AUTO},
+    {"unit", "unit", TABLE_TEXT, 0, TABLE_AUTO},
+    {"before", "before", TABLE_FIXED, 3, TABLE_AUTO},
+    {"fitted", "fitted", TABLE_FIXED, 3, TABLE_AUTO},
+    {"spread_percent", "+-%", TABLE_FIXED, 0, TABLE_AUTO},
+    {"says", "what the tables say", TABLE_TEXT, 0, TABLE_AUTO},
+};
+
+static const char *says(const struct leastsq_param *p)
+{
+    if (p->at_bound)
+        return "at the end of its physical range: the model lacks something here";
+    if (!(p->spread < 0.5))
+        return "not told: kept near where it was";
+    return p->spread > 0.15 ? "roughly" : "well";
+}
+
+static void report_constants(const struct fitting *f, const struct cluster *before,
+                             const struct leastsq_param *p, struct arena *a, struct table *t)
+{
+    table_init(t, constant_cols, sizeof(constant_cols) / sizeof(constant_cols[0]));
+    for (size_t k = 0; k < f->n_free; k++) {
+        const struct tunable *x = &tunables[f->free[k]];
+        bool time = x->hi<0.01, rate = x->hi> 1e6;
+        double unit = time ? US : rate ? 1e9 : 1;
+
+        table_row(t);
+        table_set_str(t, "constant",
+                      *x->part ? arena_printf(a, "%s.%s", x->path, x->part) : x->path);
+        table_set_str(t, "unit", time ? "us" : rate ? "GB/s" : "");
+        table_set_double(t, "before", *constant((struct cluster *)before, f->free[k]) / unit);
+        table_set_double(t, "fitted", p[k].value / unit);
+        if (isfinite(p[k].spread))
+            table_set_double(t, "spread_percent", 100 * p[k].spread);
+        table_set_str(t, "says", says(&p[k]));
+    }
+}
+
+static struct score report_tables(const struct fitting *f, const char *suffix, struct arena *a,
+                                  struct table *t)
+{
+    struct score all = {0};
+
+    for (size_t i = 0; i < f->n_tables; i++) {
+        struct score s = score_of(f, i);
+
+        score_row(t, arena_printf(a, "%s%s", f->tables[i].id, suffix), &s, true);
+        score_merge(&all, &s);
+    }
+    return all;
+}
+
+/* Each table predicted by a fit to all others. */
+static int leave_one_out(const struct fitting *f, const struct cluster *before, struct arena *a,
+                         struct table *t, struct errors *errors, struct err *e)
+{
+    struct leastsq_param p[N_TUNABLES];
+    struct score all = {0};
+
+    if (f->n_tables < 2)
+        return err_set(e, ERR_INVALID, "--leave-one-out needs two tables or more");
+    for (size_t i = 0; i < f->n_tables; i++) {
+        struct cluster c = *before;
+        struct fitting one = *f;
+        struct score s;
+
+        if (f->tables[i].skipped)
+            continue;
+        one.c = &c;
+        one.without = i;
+        find_free(&one);
+        if (fit(&one, p, e))
+            return -1;
+        s = score_of(&one, i);
+        errors_add(errors, &f->tables[i]);
+        score_row(t, arena_printf(a, "%s, left out", f->tables[i].id), &s, true);
+        score_merge(&all, &s);
+    }
+    score_row(t, "each table left out once", &all, true);
+    return 0;
+}
+
+/* ---- the command ---- */
+
+static int read_files(const struct topo_calibration *k, struct fitting *f, struct arena *a,
+                      struct err *e)
+{
+    for (size_t i = 0; i < k->n_files; i++) {
+        struct coll_table *more, *all;
+        struct json j;
+        struct json_at top;
+        size_t n;
+        int rc;
+
+        if (json_load(&j, k->files[i], e))
+            return -1;
+        top = json_top(&j);
+        rc = coll_tables_read(&top, k->cluster, true, a, &more, &n, e);
+        json_release(&j);
+        if (rc)
+            return -1;
+        all = ARENA_NEW(a, struct coll_table, f->n_tables + n);
+        if (f->n_tables)
+            memcpy(all, f->tables, f->n_tables * sizeof(*all));
+        memcpy(all + f->n_tables, more, n * sizeof(*all));
+        f->tables = all;
+        f->n_tables += n;
+    }
+    if (!n_rows(f))
+        return err_set(e, ERR_INVALID, "the tables have no row that %s can predict: nothing to fit",
+                       k->cluster);
+    return 0;
+}
+
+static void set_sources(const struct topo_calibration *k, const struct fitting *f, struct arena *a)
+{
+    const char *source =
+        arena_printf(a, "fit by ballast topo --calibrate to %zu rows of %zu tables in %s%s",
+                     n_rows(f), f->n_tables, k->files[0], k->n_files > 1 ? " and others" : "");
+
+    for (size_t i = 0; i < f->n_free; i++)
+        cluster_set_source(f->c, a, tunables[f->free[i]].path, source);
+    source = arena_printf(
+        a, "nine in ten rows of the tables that the constants are fitted to lie within");
+    if (f->c->coll.band[BAND_SMALL] > 0 || f->c->coll.band[BAND_LARGE] > 0)
+        cluster_set_source(f->c, a, "collectives.band", source);
+    if (f->c->coll.net_band[BAND_SMALL] > 0 || f->c->coll.net_band[BAND_LARGE] > 0)
+        cluster_set_source(f->c, a, "collectives.net_band", source);
+}
+
+int topo_calibrate(const struct topo_calibration *k, struct cluster *c, struct arena *a,
+                   struct table *constants, struct table *scores, struct err *e)
+{
+    struct fitting f = {.c = c, .without = SIZE_MAX};
+    struct leastsq_param p[N_TUNABLES];
+    struct errors errors = {0};
+    struct cluster before;
+    struct score all;
+
+    if (read_files(k, &f, a, e))
+        return -1;
+    fill_in(c, &f);
+    before = *c;
+    table_init(scores, score_cols, score_n_cols);
+    predict(&f);
+    all = report_tables(&f, ", before", a, scores);
+    score_row(scores, "all, before", &all, true);
+    find_free(&f);
+    if (fit(&f, p, e))
+        return -1;
+    report_constants(&f, &before, p, a, constants);
+    all = report_tables(&f, "", a, scores);
+    score_row(scores, "all, fitted", &all, true);
+    if (k->leave_one_out ? leave_one_out(&f, &before, a, scores, &errors, e) : 0)
+        return -1;
+    for (size_t i = 0; i < f.n_tables && !k->leave_one_out; i++)
+        errors_add(&errors, &f.tables[i]);
+    errors_to_bands(&errors, &c->coll);
+    set_sources(k, &f, a);
+    return 0;
+}

@@ -1,0 +1,18 @@
+#!/bin/sh
+# Predicts the tables of measured/, fits the constants with each table left out, draws the errors. About a minute.
+set -e
+cd "$(dirname "$0")/../.."
+ballast=${BALLAST:-build/ballast}
+out=${1:-build/experiments/02-collectives}
+mkdir -p "$out"
+m=experiments/02-collectives/measured
+"$ballast" validate $m/*.json | tee "$out/tables.txt"
+for fit in dgx-a100:a100-node hgx-h100-ndr:h100-node hgx-b200:b200-node hgx-h100-ndr:ndr-2-nodes; do
+    echo
+    echo "== ${fit%:*} from ${fit#*:}.json"
+    "$ballast" topo "${fit%:*}" --calibrate "$m/${fit#*:}.json" --leave-one-out | tee "$out/${fit#*:}.txt"
+done
+"$ballast" coll all_gather --cluster gcp-a3mega --nodes 2 --measured $m/tcpxo-2-nodes.json --plot "$out/a3mega-all_gather" >/dev/null
+"$ballast" coll all_reduce --cluster hgx-h100-ndr --nodes 2 --measured $m/ndr-2-nodes.json --plot "$out/h100-2n-all_reduce" >/dev/null
+echo
+echo "pictures: $out/*.png"

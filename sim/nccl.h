@@ -1,0 +1,92 @@
+/* sim/nccl.h - how long NCCL takes for one call, alone on its links.
+ *
+ * Time = latency + transfer. `transfer` is what the bytes take on the busiest link; latency is everything that leaves links
+ * idle. With n ranks on N nodes of g, k = 2 for all-reduce and 1 for all-gather and reduce-scatter, b bytes in all:
+ *
+ *   Ring   base + steps_in_node * step + steps_between * net_step + y + tail [ + ramp(y), Simple ]
+ *          y = k (n-1)/n b / rate; of the k(n-1) steps N in n go between nodes. A ring's last operation receives and hands
+ *          nothing on: tail * (b/n) / rate. LL and LL128 have a share of the rate.
+ *   ramp   A s y / (y + t0 s), s = n/8: per step an extra A/8/k that saturates as the piece of a step grows. Over nodes the
+ *          network's A and t0; of Tree and NVLSTree s stays at two nodes' ranks, whose pipeline the others follow.
+ *   Tree   (all-reduce over nodes) 2(g-1) step + 2 log2(N) net_step; 2b through a GPU, 2 (N-1)/N b through a node's NICs.
+ *   NVLS   (all-reduce in a node) base + y + ramp, y = 2(n-1)/n b / nvls.rate: the switch adds.
+ *   NVLSTree  NVLS in nodes, Tree between them: base + 2 log2(N) net_step; its NICs reach nic_share of what they do.
+ *   CollNet   (switches that reduce) two levels; b through a node's NICs each way. No measurement checks it.
+ *   P2P    grouped sends and receives: p2p.base, a step for each further 16 peers, y / both_ways and a ramp of its own where a GPU
+ *          sends and receives at once.
+ *
+ * Choice: NCCL takes what its tuning table believes fastest, which is not always what is. In one node Simple follows LL128 where
+ * the table says so: 8.4 us + 1.7 us steps + y < 6.6 us + 0.6 us steps + y/believed_ll128. Over three nodes and more algorithms
+ * are compared by what NCCL's tuning takes them to reach of the NICs (Ring n/2(n-1), Tree 0.46, NVLSTree 0.7 N/2(N-1) of their
+ * rate as algbw), without ramps. Everything else is decided by the times themselves.
+ *
+ * Sources: formulas after NCCL's documentation of rings, trees and protocols and its tuning model's terms (latency + bytes /
+ * bandwidth per algorithm and protocol); tail, ramp and constants are fitted to measured nccl-tests tables
+ * (docs/VALIDATION.md). Cost: O(1).
+ */
+#ifndef BALLAST_SIM_NCCL_H
+#define BALLAST_SIM_NCCL_H
+
+#include "model/cluster.h"
+#include "model/program.h"
+
+enum nccl_algo {
+    NCCL_RING,
+    NCCL_TREE,
+    NCCL_NVLS,
+    NCCL_NVLS_TREE,
+    NCCL_COLLNET,
+    NCCL_P2P,
+    NCCL_ALGO_N
+};
+const char *nccl_algo_name(enum nccl_algo a);         /* "Ring", as NCCL_ALGO spells it */
+const char *nccl_protocol_name(enum coll_protocol p); /* "LL128", as NCCL_PROTO does */
+
+/* How NCCL is run. Zeroes: a process for each GPU, its own choice, buffers as FSDP has them (in place). */
+struct nccl_options {
+    bool out_of_place, one_process;
+    uint32_t algos, protocols; /* bit sets (1u << enum) of what is allowed; 0: all */
+};
+
+struct nccl_call {
+    enum coll_kind kind;
+    bool direct;             /* grouped sends and receives, whatever the kind: an owner's fan-out */
+    double n;                /* ranks, >= 2 */
+    double nodes;            /* that they are on */
+    double per_node;         /* ranks on the fullest node */
+    double bytes;            /* of the whole buffer: of all-gather and reduce-scatter n parts */
+    double steps, net_steps; /* of the ring (direct: rounds of peers) in a node and between nodes */
+    double ramp_ranks;       /* whose steps the ramp counts; n for a ring */
+    double nvlink_s,
+        nic_s; /* of the ring's (direct: its own) bytes on the busiest link of either kind at its rate */
+    double spine_s; /* what a step between nodes takes more, over the spine */
+    bool in_place, one_process, one_way;
+};
+
+struct nccl_time {
+    enum nccl_algo algo;
+    enum coll_protocol protocol;
+    double latency_s, transfer_s;
+    double ramp_s; /* part of the latency */
+    /* Seconds of NVLink and NIC that this algorithm needs per second that call.nvlink_s and .nic_s say. */
+    double nvlink_scale, nic_scale;
+};
+
+/* False: NCCL has no such algorithm for this call here. */
+bool nccl_time(const struct cluster *c, const struct nccl_call *call, enum nccl_algo algo,
+               enum coll_protocol protocol, struct nccl_time *out);
+
+/* What NCCL would do, of what is allowed. False: nothing is left. */
+bool nccl_choose(const struct cluster *c, const struct nccl_call *call, uint32_t algos,
+                 uint32_t protocols, struct nccl_time *out);
+
+/* The class of a size in an error band, and how much wider the band is for kinds that few tables cover (all but all-reduce,
+ * all-gather and reduce-scatter). */
+enum band_size nccl_band_size(uint64_t n_bytes);
+double nccl_band_factor(enum coll_kind kind);
+/* Half width of the 90 % band of a call as a share of its time. Tables of a network are of two nodes: each doubling beyond widens
+ * it by a quarter. Where no table covers such a call on this cluster: a wide band, and *covered false. */
+double nccl_band(const struct cluster *c, enum coll_kind kind, uint64_t n_bytes, uint32_t n_nodes,
+                 bool *covered);
+
+#endif

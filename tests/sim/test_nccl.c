@@ -1,0 +1,228 @@
+/* NCCL's time by hand: the formulas of sim/nccl.h with round constants. */
+#include "sim/nccl.h"
+#include "tests/suite.h"
+
+#include <math.h>
+
+static struct cluster cl;
+
+/* 8 GPUs, 200 GB/s of NVLink, 4 NICs of 25 GB/s; times in us. */
+static void machine(void)
+{
+    cl = (struct cluster){.gpus_per_node = 8,
+                          .nics_per_node = 4,
+                          .n_nodes = 1,
+                          .domain_nodes = 1,
+                          .nvlink_Bps = 200e9,
+                          .nvlink_efficiency = 1,
+                          .nic_Bps = 25e9,
+                          .nic_efficiency = 1,
+                          .device = {.hbm_Bps = 2e12, .hbm_efficiency = 1}};
+    cl.coll = (struct coll_constants){.base_s = {5e-6, 10e-6, 20e-6},
+                                      .step_s = {1e-6, 1e-6, 2e-6},
+                                      .net_step_s = {3e-6, 6e-6, 12e-6},
+                                      .rate_share = {0.05, 0.5, 1},
+                                      .tail = {1.5, 0.4, 0.5, 0.3},
+                                      .ramp_s = 100e-6,
+                                      .ramp_at_s = 200e-6,
+                                      .tree_rate = 0.8};
+}
+
+/* `bytes` over 8 ranks of one node, or 16 of two: what collective.c says of a ring. */
+static struct nccl_call ring(enum coll_kind kind, double bytes, double nodes)
+{
+    double n = 8 * nodes, k = kind == COLL_ALL_REDUCE ? 2 : 1, wire = k * (n - 1) / n * bytes;
+
+    return (struct nccl_call){.kind = kind,
+                              .n = n,
+                              .nodes = nodes,
+                              .per_node = 8,
+                              .bytes = bytes,
+                              .steps = nodes > 1 ? k * (n - 1) * 7 / 8 : k * (n - 1),
+                              .net_steps = nodes > 1 ? k * (n - 1) / 8 : 0,
+                              .ramp_ranks = n,
+                              .nvlink_s = wire / 200e9,
+                              .nic_s = nodes > 1 ? wire / 100e9 : 0};
+}
+
+static double time_us(const struct nccl_call *call, enum nccl_algo a, enum coll_protocol p)
+{
+    struct nccl_time t;
+
+    ck_assert(nccl_time(&cl, call, a, p, &t));
+    return (t.latency_s + t.transfer_s) * 1e6;
+}
+
+START_TEST(a_ring_costs_its_steps_its_bytes_its_tail_and_a_ramp)
+{
+    struct nccl_call c = ring(COLL_ALL_GATHER, 800e6, 1);
+    /* 700 MB at 200 GB/s, and half of the last 100 MB */
+    double y = 3500 + 0.5 * 500;
+
+    machine();
+    ck_assert_double_eq_tol(time_us(&c, NCCL_RING, PROTOCOL_SIMPLE),
+                            20 + 7 * 2 + y + 100 * y / (y + 200), 1e-6);
+    /* LL: a twentieth of the rate, and one and a half of a last operation */
+    ck_assert_double_eq_tol(time_us(&c, NCCL_RING, PROTOCOL_LL), 5 + 7 + 70000 + 1.5 * 10000, 1e-6);
+}
+END_TEST
+
+/* In place nothing is copied into the own part: 100 MB at the memory's 2 TB/s. */
+START_TEST(in_place_an_all_gather_copies_less)
+{
+    struct nccl_call c = ring(COLL_ALL_GATHER, 800e6, 1);
+    double y = 3500 + 0.5 * 500 - 50;
+
+    machine();
+    c.in_place = true;
+    ck_assert_double_eq_tol(time_us(&c, NCCL_RING, PROTOCOL_SIMPLE),
+                            20 + 7 * 2 + y + 100 * y / (y + 200), 1e-6);
+}
+END_TEST
+
+START_TEST(between_nodes_the_busier_of_nvlink_and_nics_counts)
+{
+    struct nccl_call c = ring(COLL_ALL_REDUCE, 1600e6, 2);
+    /* 2 * 15/16 of 1.6 GB through 100 GB/s of NICs; 30 steps, of which 2 in 16 go between nodes; twice the ranks, twice the ramp */
+    double y = 30000, steps = 30 * 7 / 8.0 * 2 + 30 / 8.0 * 12;
+
+    machine();
+    ck_assert_double_eq_tol(time_us(&c, NCCL_RING, PROTOCOL_SIMPLE),
+                            20 + steps + y + 200 * y / (y + 400), 1e-6);
+}
+END_TEST
+
+/* Two nodes: half of the ring's bytes at the NICs, twice the buffer at 0.8 of NVLink's rate. */
+START_TEST(a_tree_halves_what_two_nodes_exchange)
+{
+    struct nccl_call c = ring(COLL_ALL_REDUCE, 1600e6, 2);
+    struct nccl_time t;
+    double y = 2 * 1600e6 / 160e9 * 1e6;
+
+    machine();
+    ck_assert_double_eq_tol(time_us(&c, NCCL_TREE, PROTOCOL_SIMPLE),
+                            20 + 14 * 2 + 2 * 12 + y + 200 * y / (y + 400), 1e-6);
+    ck_assert(nccl_time(&cl, &c, NCCL_TREE, PROTOCOL_SIMPLE, &t));
+    ck_assert_double_eq_tol(t.nic_scale, 0.5 / (15.0 / 16), 1e-12);
+    c = ring(COLL_ALL_GATHER, 1600e6, 2);
+    ck_assert(!nccl_time(&cl, &c, NCCL_TREE, PROTOCOL_SIMPLE, &t));
+    c = ring(COLL_ALL_REDUCE, 1600e6, 1);
+    ck_assert(!nccl_time(&cl, &c, NCCL_TREE, PROTOCOL_SIMPLE, &t));
+}
+END_TEST
+
+START_TEST(the_switch_adds_when_it_can_and_enough_gpus_take_part)
+{
+    struct nccl_call c = ring(COLL_ALL_REDUCE, 800e6, 1);
+    struct nccl_time t;
+
+    machine();
+    ck_assert(!nccl_time(&cl, &c, NCCL_NVLS, PROTOCOL_SIMPLE, &t));
+    cl.coll.nvls = (struct nvls_constants){
+        .rate_Bps = 400e9, .base_s = 15e-6, .net_step_s = 8e-6, .nic_share = 0.5, .min_gpus = 8};
+    /* 1.4 GB of the ring at twice its rate */
+    ck_assert_double_eq_tol(time_us(&c, NCCL_NVLS, PROTOCOL_SIMPLE), 15 + 3500, 1e-6);
+    ck_assert(nccl_choose(&cl, &c, 0, 0, &t));
+    ck_assert_int_eq(t.algo, NCCL_NVLS);
+    ck_assert(!nccl_time(&cl, &c, NCCL_NVLS, PROTOCOL_LL, &t));
+    /* two nodes: half of 1.6 GB each way through NICs at half their rate, two levels of the tree, the ramp of two nodes */
+    c = ring(COLL_ALL_REDUCE, 1600e6, 2);
+    ck_assert_double_eq_tol(time_us(&c, NCCL_NVLS_TREE, PROTOCOL_SIMPLE), 15 + 2 * 8 + 32000, 1e-6);
+    c.per_node = 4;
+    ck_assert(!nccl_time(&cl, &c, NCCL_NVLS_TREE, PROTOCOL_SIMPLE, &t));
+}
+END_TEST
+
+START_TEST(switches_that_reduce_take_each_byte_once)
+{
+    struct nccl_call c = ring(COLL_ALL_REDUCE, 1600e6, 2);
+    struct nccl_time t;
+
+    machine();
+    cl.coll.ramp_s = 0;
+    ck_assert(!nccl_time(&cl, &c, NCCL_COLLNET, PROTOCOL_SIMPLE, &t));
+    cl.sharp = true;
+    /* 1.6 GB through 100 GB/s; a ring of 7 steps down and up, two hops */
+    ck_assert_double_eq_tol(time_us(&c, NCCL_COLLNET, PROTOCOL_SIMPLE),
+                            20 + 14 * 2 + 2 * 12 + 16000, 1e-6);
+}
+END_TEST
+
+START_TEST(sends_and_receives_share_the_port)
+{
+    struct nccl_call c = {.kind = COLL_ALL_TO_ALL,
+                          .n = 8,
+                          .nodes = 1,
+                          .per_node = 8,
+                          .bytes = 800e6,
+                          .steps = 1,
+                          .nvlink_s = 3500e-6};
+
+    machine();
+    cl.coll.p2p = (struct p2p_constants){.base_s = 7e-6, .both_ways = 0.5};
+    ck_assert_double_eq_tol(time_us(&c, NCCL_P2P, PROTOCOL_SIMPLE), 7 + 7000, 1e-6);
+    c.one_way = true;
+    ck_assert_double_eq_tol(time_us(&c, NCCL_P2P, PROTOCOL_SIMPLE), 7 + 3500, 1e-6);
+}
+END_TEST
+
+/* The table believes 8.4 + 1.7 st + y < 6.6 + 0.6 st + 2 y: over 7 steps from y = 9.5 us on, which is 2.17 MB. */
+START_TEST(the_table_decides_between_ll128_and_simple_in_a_node)
+{
+    struct nccl_call c = ring(COLL_ALL_GATHER, 2.1e6, 1);
+    struct nccl_time t;
+
+    machine();
+    cl.coll.believed_ll128 = 0.5;
+    ck_assert(nccl_choose(&cl, &c, 0, 0, &t));
+    ck_assert_int_eq(t.protocol, PROTOCOL_LL128);
+    c = ring(COLL_ALL_GATHER, 2.2e6, 1);
+    ck_assert(nccl_choose(&cl, &c, 0, 0, &t));
+    ck_assert_int_eq(t.protocol, PROTOCOL_SIMPLE);
+    /* as NCCL_PROTO would have it */
+    ck_assert(nccl_choose(&cl, &c, 0, 1u << PROTOCOL_LL, &t));
+    ck_assert_int_eq(t.protocol, PROTOCOL_LL);
+    ck_assert(!nccl_choose(&cl, &c, 1u << NCCL_TREE, 0, &t));
+}
+END_TEST
+
+/* Over four nodes the tuning takes a tree for 0.46 of the NICs and a ring for 32/62: large messages go around the ring, whatever
+ * the tree would reach; small ones down the tree, whose way is shorter. */
+START_TEST(beyond_two_nodes_trees_carry_the_small_messages)
+{
+    struct nccl_call c = ring(COLL_ALL_REDUCE, 3.2e9, 4);
+    struct nccl_time t;
+
+    machine();
+    ck_assert(nccl_choose(&cl, &c, 0, 0, &t));
+    ck_assert_int_eq(t.algo, NCCL_RING);
+    c = ring(COLL_ALL_REDUCE, 1e3, 4);
+    ck_assert(nccl_choose(&cl, &c, 0, 0, &t));
+    ck_assert_int_eq(t.algo, NCCL_TREE);
+}
+END_TEST
+
+START_TEST(a_band_widens_with_nodes_and_where_nothing_was_measured)
+{
+    bool covered;
+
+    machine();
+    cl.coll.band[BAND_LARGE] = 0.04;
+    ck_assert_double_eq_tol(nccl_band(&cl, COLL_ALL_REDUCE, 32 << 20, 1, &covered), 0.04, 1e-12);
+    ck_assert(covered);
+    ck_assert_double_eq_tol(nccl_band(&cl, COLL_BROADCAST, 32 << 20, 1, &covered), 0.08, 1e-12);
+    ck_assert_double_eq_tol(nccl_band(&cl, COLL_ALL_REDUCE, 32 << 20, 2, &covered), 0.25, 1e-12);
+    ck_assert(!covered);
+    cl.coll.net_band[BAND_SMALL] = 0.1;
+    ck_assert_double_eq_tol(nccl_band(&cl, COLL_ALL_REDUCE, 8, 8, &covered), 0.15, 1e-12);
+}
+END_TEST
+
+SUITE_MAIN("sim/nccl", a_ring_costs_its_steps_its_bytes_its_tail_and_a_ramp,
+           in_place_an_all_gather_copies_less, between_nodes_the_busier_of_nvlink_and_nics_counts,
+           a_tree_halves_what_two_nodes_exchange,
+           the_switch_adds_when_it_can_and_enough_gpus_take_part,
+           switches_that_reduce_take_each_byte_once, sends_and_receives_share_the_port,
+           the_table_decides_between_ll128_and_simple_in_a_node,
+           beyond_two_nodes_trees_carry_the_small_messages,
+           a_band_widens_with_nodes_and_where_nothing_was_measured)
