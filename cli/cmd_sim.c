@@ -2,6 +2,7 @@
 #include "cli/command.h"
 #include "cli/commands.h"
 #include "cli/evaluate.h"
+#include "cli/explain.h"
 #include "cli/output.h"
 #include "layouts/layout.h"
 #include "planner/planner.h"
@@ -24,6 +25,10 @@ static const struct opt rows[] = {
      .type = OPT_STRING,
      .meta = "FILE",
      .help = "write a Chrome trace (Perfetto reads it)",
+     .cli_only = true},
+    {.name = "explain",
+     .type = OPT_FLAG,
+     .help = "also the step in words, and the changes that would help most, each simulated",
      .cli_only = true},
     COMMAND_OUTPUT_ROWS,
 };
@@ -158,7 +163,9 @@ static void print_text(const struct evaluation *x, enum table_format f, struct s
     strbuf_puts(out, "No measurement has validated these predictions yet (docs/METRICS.md).\n");
 }
 
-static void print_json(const struct evaluation *x, int argc, char **argv, struct strbuf *out)
+/* `why` may be NULL. */
+static void print_json(const struct evaluation *x, const struct explanation *why, int argc,
+                       char **argv, struct strbuf *out)
 {
     cJSON *doc = output_document("ballast-sim", 1, argc, argv), *busy;
     struct table t;
@@ -176,6 +183,8 @@ static void print_json(const struct evaluation *x, int argc, char **argv, struct
     json_add_str(doc, "peak_unit", x->program.model->units[x->p.memory.at.unit].name);
     json_add_u64(doc, "operations", x->program.n_ops);
     json_add_u64(doc, "activities", x->p.n_activities);
+    if (why)
+        json_add_tree(doc, "explain", explain_json(why));
     json_print(doc, true, out);
     strbuf_puts(out, "\n");
     json_free(doc);
@@ -189,8 +198,14 @@ static int simulate(struct setup *s, const struct opts *o, int argc, char **argv
     const struct opt_val *trace = opts_get(o, "trace");
     struct sim_options so = {.keep_trace = trace->set};
     struct plan *plan = ARENA_NEW(&s->arena, struct plan, 1);
+    bool explain = opts_get(o, "explain")->u64;
+    struct explanation why;
     struct evaluation x;
 
+    if (explain && f == TABLE_AS_CSV)
+        return err_set(e, ERR_USAGE,
+                       "--explain beside --format csv: a row has no room for words; "
+                       "table, md and json have");
     if (trace->set && !strcmp(trace->text, "-"))
         return err_set(e, ERR_USAGE,
                        "--trace -: the trace needs a name; the result goes to standard output");
@@ -200,23 +215,34 @@ static int simulate(struct setup *s, const struct opts *o, int argc, char **argv
         return opts_get(o, "plan")->set ? err_prefix(e, "'%s'", opts_get(o, "plan")->text) : -1;
     if (trace->set && sim_write_trace(trace->text, &x.program, &x.p, e))
         return -1;
+    if (explain)
+        explain_find(&x, &s->arena, &why);
     if (f == TABLE_AS_JSON)
-        print_json(&x, argc, argv, out);
+        print_json(&x, explain ? &why : NULL, argc, argv, out);
     else if (f == TABLE_AS_CSV)
         one_table(evaluate_cols, evaluate_cols_n, evaluate_row, &x, f, out);
-    else
+    else if (!explain || f == TABLE_AS_TABLE)
         print_text(&x, f, out);
+    if (explain && f == TABLE_AS_MD) {
+        evaluate_title(plan, out);
+        strbuf_puts(out, "\n");
+    }
+    if (explain && f == TABLE_AS_TABLE)
+        strbuf_puts(out, "\n");
+    if (explain && f != TABLE_AS_JSON)
+        explain_print(&why, f, out);
     return x.fits ? 0 : 1;
 }
 
 int cmd_sim(int argc, char **argv, struct err *e)
 {
     const struct command_frame frame = {
-        .usage = "usage: ballast sim MODEL --cluster CLUSTER --nodes N --layout LAYOUT [options]\n"
-                 "       ballast sim --plan plan.json [--cluster CLUSTER] [--trace FILE]\n\n"
-                 "Predicts one training step: phases, critical path, link use, memory by part, "
-                 "bytes moved.\n"
-                 "Exit status 1 when it does not fit.\n\n",
+        .usage =
+            "usage: ballast sim MODEL --cluster CLUSTER --nodes N --layout LAYOUT [options]\n"
+            "       ballast sim --plan plan.json [--cluster CLUSTER] [--trace FILE] [--explain]\n\n"
+            "Predicts one training step: phases, critical path, link use, memory by part, "
+            "bytes moved.\n"
+            "Exit status 1 when it does not fit.\n\n",
         .rows = rows,
         .n_rows = sizeof(rows) / sizeof(rows[0]),
         .layouts = "layout",

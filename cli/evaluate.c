@@ -9,12 +9,18 @@
 
 static const double MS = 1e9; /* ps */
 
+const char *evaluate_resource_name(enum sim_resource r)
+{
+    static const char *const names[RESOURCE_N] = {"GPU compute", "HBM",       "NVLink", "NVLink",
+                                                  "NIC",         "NIC",       "PCIe",   "PCIe",
+                                                  "PCIe root",   "PCIe root", "leaf",   "leaf"};
+
+    return names[r];
+}
+
 /* The busiest link, in short; what is not busy for half of the waiting is no bottleneck: then it is latency. */
 static void describe_link(const struct prediction *p, double wait, char *to, size_t n)
 {
-    static const char *const names[RESOURCE_N] = {"",          "HBM",       "NVLink", "NVLink",
-                                                  "NIC",       "NIC",       "PCIe",   "PCIe",
-                                                  "PCIe root", "PCIe root", "leaf",   "leaf"};
     int best = RESOURCE_NVLINK_TX;
 
     for (int r = RESOURCE_NVLINK_TX; r < RESOURCE_N; r++)
@@ -23,7 +29,8 @@ static void describe_link(const struct prediction *p, double wait, char *to, siz
     if (p->busy[best] < wait / 2)
         snprintf(to, n, "latency");
     else
-        snprintf(to, n, "%s %.0f %%", names[best], 100 * p->busy[best]);
+        snprintf(to, n, "%s %.0f %%", evaluate_resource_name((enum sim_resource)best),
+                 100 * p->busy[best]);
 }
 
 /* What the slowest rank's step is spent on: kernels, or waiting for which communication, and what that is bound by. */

@@ -37,6 +37,9 @@ extern const struct table_col evaluate_time_cols[];
 extern const size_t evaluate_time_cols_n;
 void evaluate_time_row(struct table *t, const struct evaluation *x);
 
+/* "NIC", for both directions. */
+const char *evaluate_resource_name(enum sim_resource r);
+
 /* Dollars per million tokens at the job's price. */
 double evaluate_usd_per_mtok(const struct evaluation *x);
 

@@ -104,12 +104,15 @@ static void blame(const struct run *r, uint32_t i, int64_t from, int64_t until,
                   struct prediction *out)
 {
     for (; i != UINT32_MAX && until > from; i = fluid_last_before(r->f, i)) {
+        const struct op *o = op_of(r, i);
         int64_t start = fluid_ready_ps(r->f, i), end = fluid_end_ps(r->f, i);
 
         start = start > from ? start : from;
         end = end < until ? end : until;
         if (end > start)
             out->time_ps[category(r, i)] += end - start;
+        if (end > start && o->kind == OP_COLLECTIVE)
+            out->exposed_ps[o->phase][o->coll.kind] += end - start;
         until = start < until ? start : until;
     }
 }

@@ -81,6 +81,9 @@ struct prediction {
                                  it waits for; sums to step_ps */
     int64_t
         busy_ps[TIME_N]; /* of the slowest rank: all its operations by kind, overlapped or not */
+    /* the waiting in time_ps by phase and kind of the collective; what is left of exposed_comm_ps is waiting for kernels of
+     * other ranks */
+    int64_t exposed_ps[PHASE_N][COLL_N];
     int64_t path_ps[TIME_N]; /* of the critical path, wherever it runs; sums to step_ps */
     double busy[RESOURCE_N]; /* of the busiest instance, share of step time */
     uint32_t busy_instance[RESOURCE_N];

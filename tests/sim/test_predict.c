@@ -150,7 +150,7 @@ START_TEST(phases_and_paths_sum_to_the_step)
 
     for (int m = 0; m < PLANS_N_MODELS; m++)
         for (int l = 0; l < PLANS_N_LAYOUTS; l++) {
-            int64_t path = 0, time = 0;
+            int64_t path = 0, time = 0, waiting = 0;
 
             j.grad_accum = (uint64_t)m + 1;
             make(plans_models[m], plans_layouts[l], &j, 12, 8);
@@ -162,8 +162,12 @@ START_TEST(phases_and_paths_sum_to_the_step)
                 path += pr.path_ps[i];
                 time += pr.time_ps[i];
             }
+            for (int k = 0; k < PHASE_N * COLL_N; k++)
+                waiting += pr.exposed_ps[k / COLL_N][k % COLL_N];
             ck_assert_int_eq(path, pr.step_ps);
             ck_assert_int_eq(time, pr.step_ps);
+            ck_assert_int_eq(waiting, pr.time_ps[TIME_GATHER] + pr.time_ps[TIME_REDUCE] +
+                                          pr.time_ps[TIME_REFRESH]);
             ck_assert_int_eq(pr.forward_ps + pr.backward_ps + pr.optimizer_ps, pr.step_ps);
             ck_assert_int_eq(pr.compute_ps + pr.exposed_comm_ps, pr.step_ps);
             arena_release(&a);
