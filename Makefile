@@ -339,15 +339,22 @@ bench: $(BENCHES) all
 # Training for real on this machine: Newton-Schulz against the BLAS, and layouts side by side on RANKS=4 ranks.
 # For a machine with a GPU: see docs/CLUSTER.md. The bundle runs where nothing can be built.
 # Its ballast-exec has cJSON inside: from libcjson.a, or from CJSON_C=path/to/cJSON.c where the package has only a shared one.
-# With neither it finds libcjson.so in the folder's lib/, and the script says so.
+# With neither it finds libcjson.so in the folder's lib/, and the script says so. It reads plans and JSON, not XML: libxml2 would bring
+# ICU, 30 MiB. Its own reader of XML refuses, and comes before the archive's.
 CJSON_A  := $(filter /%,$(shell $(CC) -print-file-name=libcjson.a))
 CJSON_C  ?=
-$(BUILD)/gpu-bundle-exec: $(OBJ)/cli/exec_main.o $(LIB) $(BUILD)/linked $(CJSON_A) $(CJSON_C) FORCE
+NO_XML := $(XML_SRCS:%.c=$(OBJ)/no-xml/%.o)
+$(OBJ)/no-xml/%.o: %.c $(STAMP)
+	@mkdir -p $(@D)
+	$(if $(Q),@echo '  CC    $< (no XML)')
+	$(Q)$(COMPILE) -DBALLAST_NO_XML -MMD -MP -c -o $@ $<
+
+$(BUILD)/gpu-bundle-exec: $(OBJ)/cli/exec_main.o $(NO_XML) $(LIB) $(BUILD)/linked $(CJSON_A) $(CJSON_C) FORCE
 	$(if $(Q),@echo '  LINK  $@')
 	$(Q)$(if $(CJSON_C),$(CC) -O2 -w -I$(dir $(CJSON_C)) -c -o $(OBJ)/cJSON.o $(CJSON_C))
-	$(Q)$(LINK) -o $@.new $(OBJ)/cli/exec_main.o $(LIB) $(LIBS_exec) \
+	$(Q)$(LINK) -o $@.new $(OBJ)/cli/exec_main.o $(NO_XML) $(LIB) $(LIBS_exec) \
 	  $(or $(if $(CJSON_C),$(OBJ)/cJSON.o),$(CJSON_A),$(JSON_LIBS)) \
-	  -Wl,-rpath,'$$ORIGIN/lib',--disable-new-dtags $(if $(XML_SRCS),$(XML_LIBS)) -lm
+	  -Wl,-rpath,'$$ORIGIN/lib',--disable-new-dtags -lm
 	$(Q)mv -f $@.new $@
 
 gpu-bundle: all $(BUILD)/gpu-bundle-exec

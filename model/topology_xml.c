@@ -1,9 +1,12 @@
 /* NCCL's topology XML: system > cpu > pci (nested) > gpu (nvlink ...) | nic > net. The only file that includes libxml2.
  *
  * Network and entities are off: a DOCTYPE ends the parse where it starts, so no entity is ever declared. Lines come from
- * libxml2. NCCL writes more attributes with each version; those that say nothing to us are listed, others are noted. */
+ * libxml2. NCCL writes more attributes with each version; those that say nothing to us are listed, others are noted.
+ *
+ * With BALLAST_NO_XML it is one function that refuses: for the bundle that goes to machines of which nothing is known. */
 #include "model/topology.h"
 
+#ifndef BALLAST_NO_XML
 #include "core/strbuf.h"
 #include "core/suggest.h"
 #include "core/units.h"
@@ -547,3 +550,19 @@ const char *topology_xml_version(void)
 {
     return LIBXML_DOTTED_VERSION;
 }
+#else
+int topology_from_xml(const char *text, size_t len, const char *file, struct arena *a,
+                      struct topology *t, struct err *e)
+{
+    (void)text, (void)len, (void)a, (void)t;
+    return err_set(e, ERR_UNSUPPORTED,
+                   "'%.300s' is XML, and this program was linked without libxml2: give the JSON "
+                   "that ballast topo --export writes of it",
+                   file);
+}
+
+const char *topology_xml_version(void)
+{
+    return "none";
+}
+#endif

@@ -31,6 +31,11 @@ cd "$work/build/gpu-bundle" || exit 1
 # nothing of this machine but glibc: no libcjson on the loader's path, no environment
 where=$(env -i "$(command -v ldd)" ./ballast-exec | sed -n 's/.*libcjson.*=> \([^ ]*\).*/\1/p')
 case $where in '' | "$PWD"/lib/* | "$PWD"/./lib/*) good ;; *) bad "cJSON comes from '$where'" ;; esac
+# libxml2 would bring ICU with it
+if env -i "$(command -v ldd)" ./ballast-exec | grep -q 'lib\(xml\|icu\)'; then bad 'libxml2 is linked'; else good; fi
+echo '<system version="1"/>' >"$work/topo.xml"
+env -i ./ballast-exec plans/probe.json --steps 1 --cluster "$work/topo.xml" >"$work/log" 2>&1
+[ $? = 3 ] && grep -q "topo.xml' is XML.*topo --export" "$work/log" && good || bad 'a cluster in XML'
 env -i ./ballast-exec --help >"$work/log" 2>&1 && good || bad 'help without an environment'
 env -i ./ballast-exec plans/probe.json --steps 1 >"$work/log" 2>&1 && grep -q '^step ' "$work/log" && good ||
     bad 'a step on the CPU without an environment'
