@@ -65,34 +65,36 @@ LIBS_ballast = $(GLPK_LIBS) $(FIT_LIBS)
 LIBS_exec    = -rdynamic -ldl
 ALL_LIBS     = $(GLPK_LIBS) $(FIT_LIBS) -ldl
 
-# Ask for an option, and its absence is an error.
-ifeq ($(CUDA),1)
-ifneq ($(shell CC='$(CC)' tools/probe.sh cuda),yes)
-$(error CUDA=1: cuda_runtime_api.h and libcudart were not found; set CUDA_HOME)
-endif
-endif
-ifeq ($(MPI),1)
-ifneq ($(shell CC='$(CC)' tools/probe.sh mpi),yes)
-$(error MPI=1: mpi.h and an MPI library were not found; install libopenmpi-dev openmpi-bin)
-endif
-endif
-
 FOLDERS  := core model layouts planner sim exec kernels cli
 SRCS     := $(sort $(wildcard $(addsuffix /*.c,$(FOLDERS))))
 MAINS    := $(filter cli/%_main.c,$(SRCS))
 # exec/lib_NAME.c -> ballast-NAME.so, which ballast-exec loads when it needs it; built where its library is.
-HAVE_mpi  := $(shell pkg-config --exists ompi-c 2>/dev/null && echo 1)
+PKG_mpi   := $(shell for p in ompi-c mpich mpi-c mpi; do pkg-config --exists $$p 2>/dev/null && { echo $$p; break; }; done)
+HAVE_mpi  := $(if $(PKG_mpi),1)
 HAVE_blas := $(shell pkg-config --exists openblas 2>/dev/null && echo 1)
 HAVE_hwloc := $(shell pkg-config --exists hwloc 2>/dev/null && echo 1)
 # The device backend is host C, and kernels for nvcc.
 CUDA_HOME ?= /usr/local/cuda
 NVCC      ?= $(CUDA_HOME)/bin/nvcc
+# nccl.h: in the toolkit, where the system's package puts it, or in NCCL_HOME (that of a Python package is .../nvidia/nccl)
+NCCL_H    := $(firstword $(wildcard $(addsuffix /nccl.h,$(if $(NCCL_HOME),$(NCCL_HOME)/include) $(CUDA_HOME)/include /usr/include)))
+CUDA_INCLUDES = -isystem $(CUDA_HOME)/include $(if $(filter-out $(CUDA_HOME)/include/% /usr/include/%,$(NCCL_H)),-isystem $(dir $(NCCL_H)))
 CU_SRCS   := $(sort $(wildcard kernels/*.cu))
 CUDA_SRCS := $(sort $(wildcard kernels/cuda_*.c))
-HAVE_cuda := $(if $(CU_SRCS),$(shell test -x $(NVCC) && test -e $(CUDA_HOME)/include/nccl.h && echo 1))
+HAVE_cuda := $(if $(CU_SRCS),$(and $(NCCL_H),$(shell test -x $(NVCC) && echo 1)))
+# Ask for an option, and its absence is an error.
+ifeq ($(CUDA),1)
+ifneq ($(HAVE_cuda),1)
+$(error CUDA=1: $(if $(NCCL_H),no $(NVCC); set CUDA_HOME,no nccl.h in $(CUDA_HOME)/include or /usr/include; set NCCL_HOME))
+endif
+endif
+ifeq ($(MPI),1)
+ifneq ($(HAVE_mpi),1)
+$(error MPI=1: pkg-config knows none of ompi-c, mpich, mpi-c, mpi; install libopenmpi-dev openmpi-bin, or set PKG_CONFIG_PATH)
+endif
+endif
 MODULE_SRCS := $(filter exec/lib_%.c,$(SRCS))
 MODULES  := $(foreach m,$(MODULE_SRCS:exec/lib_%.c=%),$(if $(HAVE_$(m)),$(BUILD)/ballast-$(m).so))
-PKG_mpi   = ompi-c
 PKG_blas  = openblas
 PKG_hwloc = hwloc
 LIB_SRCS := $(filter-out $(MAINS) $(MODULE_SRCS) $(CUDA_SRCS),$(SRCS))
@@ -108,7 +110,7 @@ TOPOLOGIES  := $(sort $(wildcard topologies/*.json))
 MEASURED    := $(sort $(wildcard experiments/*/measured/*.json))
 # Tests of host code for CUDA need its headers and no library: a stand-in takes their place.
 ON_STANDIN  := tests/cuda/test_backend.c tests/cuda/test_preconditioner.c
-HAVE_standin := $(and $(wildcard $(CUDA_HOME)/include/cublas_v2.h),$(wildcard $(CUDA_HOME)/include/nccl.h))
+HAVE_standin := $(and $(wildcard $(CUDA_HOME)/include/cublas_v2.h),$(NCCL_H))
 # Those of kernels/*.cu run them on this CPU: tests/cuda/emulate.h before the source, and a C++ compiler of CC's kind.
 ifeq ($(origin CXX),default)
 CXX := $(if $(findstring clang,$(CC)),clang++,g++)
@@ -203,13 +205,13 @@ $(OBJ)/%.cu.o: %.cu $(STAMP)
 $(OBJ)/%.pic.o: %.c $(STAMP)
 	@mkdir -p $(@D)
 	$(if $(Q),@echo '  CC    $<')
-	$(Q)$(COMPILE) -isystem $(CUDA_HOME)/include -fPIC -MMD -MP -c -o $@ $<
+	$(Q)$(COMPILE) $(CUDA_INCLUDES) -fPIC -MMD -MP -c -o $@ $<
 
 # The runtime is linked in; cuBLAS, and NCCL when there are ranks, are the machine's.
 $(BUILD)/ballast-cuda.so: exec/lib_cuda.c $(CUDA_OBJS) $(STAMP) $(BUILD)/linked
 	@mkdir -p $(OBJ)/exec
 	$(if $(Q),@echo '  SO    $@')
-	$(Q)$(COMPILE) -isystem $(CUDA_HOME)/include -fPIC -MMD -MP -MF $(OBJ)/exec/lib_cuda.so.d -MT $@ -shared -o $@.new \
+	$(Q)$(COMPILE) $(CUDA_INCLUDES) -fPIC -MMD -MP -MF $(OBJ)/exec/lib_cuda.so.d -MT $@ -shared -o $@.new \
 	  $< $(CUDA_OBJS) $(LDFLAGS) -L$(CUDA_HOME)/lib64 -lcudart_static -lcublas -Wl,-Bstatic -lstdc++ -Wl,-Bdynamic -static-libgcc -lrt -ldl -pthread
 	$(Q)mv -f $@.new $@
 
@@ -257,7 +259,7 @@ endif
 STANDIN_OBJS := $(patsubst %.c,$(OBJ)/%.o,$(sort $(wildcard tests/cuda/standin_*.c)) exec/lib_cuda.c \
   $(filter-out kernels/cuda_workspace.c,$(CUDA_SRCS)))
 # nccl.h declares some functions without a prototype
-$(STANDIN_OBJS): EXTRA_FLAGS = -isystem $(CUDA_HOME)/include -Wno-missing-prototypes
+$(STANDIN_OBJS): EXTRA_FLAGS = $(CUDA_INCLUDES) -Wno-missing-prototypes
 $(ON_STANDIN:%.c=$(OBJ)/%): $(STANDIN_OBJS)
 $(ON_STANDIN:%.c=$(OBJ)/%): LDFLAGS += -rdynamic
 
@@ -426,6 +428,7 @@ help:
 	@echo '  bench         run the benchmarks; bench-sim the simulator on one core (docs/ENGINE.md); bench-exec trains on this machine, RANKS=4'
 	@echo '  check-exec    the proof of exec over layouts and ranks, a table, RANKS="1 2 3 4 7 8 64"'
 	@echo '  gpu-check     all that one NVIDIA GPU can say; gpu-bundle: a folder that does it elsewhere'
+	@echo '  standin       what the cuda backend calls, run by run, on a stand-in for the GPU'
 	@echo '  format        clang-format all C; format-check only looks'
 	@echo '  install       programs, manual pages, bash completion into DESTDIR PREFIX=$(PREFIX); uninstall'
 	@echo '  install-deps  what run and test do first; NO_INSTALL=1 skips it'
@@ -433,8 +436,9 @@ help:
 	@echo
 	@echo 'variables'
 	@echo '  CC=gcc|clang  CFLAGS  CPPFLAGS  LDFLAGS  BUILD=folder  SAN=1  WERROR=1 (set when CI is)  V=1  JOBS=n'
-	@echo '  CUDA=1 MPI=1  fail when it is not there'
+	@echo '  CUDA=1 MPI=1  fail when ballast-cuda.so or ballast-mpi.so cannot be built; CUDA_HOME, NCCL_HOME say where to look'
 	@echo
 	@echo 'found on this machine'
 	@for p in glpk cjson check gnuplot mpi blas libxml2 cuda nccl; do \
 	  printf '  %-12s %s\n' $$p "$$(CC='$(CC)' sh tools/probe.sh $$p)"; done
+	@printf '  %-12s %s\n' builds '$(notdir $(PROGRAMS) $(MODULES))'

@@ -19,20 +19,21 @@ exec_=$bin/ballast-exec
 [ -d "$plans" ] || { echo "gpu-check: no plans; make gpu-bundle makes them" >&2; exit 4; }
 mkdir -p "$out" || exit 4
 
-# cuBLAS may be in the toolkit or inside a Python package only.
-find_library() { # name
+# cuBLAS may be in the toolkit or inside a Python package only: of the version that the backend was linked with.
+find_library() { # name, may be a pattern
     for d in /usr/local/cuda/lib64 /usr/lib/x86_64-linux-gnu "${CUDA_HOME:-/nonexistent}/lib64"; do
-        [ -e "$d/$1" ] && { echo "$d"; return; }
+        for f in "$d"/$1; do [ -e "$f" ] && { echo "$d"; return; }; done
     done
-    for root in "${VIRTUAL_ENV:-/nonexistent}" /opt /usr/lib/python3* /usr/local/lib /root/.local; do
+    for root in "${VIRTUAL_ENV:-/nonexistent}" "${CONDA_PREFIX:-/nonexistent}" /opt /usr/lib/python3* /usr/local/lib "${HOME:-/root}/.local"; do
         f=$(find "$root" -name "$1" 2>/dev/null | head -n 1)
         [ -n "$f" ] && { dirname "$f"; return; }
     done
 }
 paths=
 [ -d "$here/lib" ] && paths=$here/lib
-for l in libcublas.so.13 libcublasLt.so.13 libcusolver.so.12 libcusparse.so.12 libnvJitLink.so.13 libnccl.so.2; do
-    d=$(find_library $l)
+cublas=$(ldd "$bin/ballast-cuda.so" 2>/dev/null | sed -n 's/^[[:space:]]*\(libcublas[A-Za-z]*\.so\.[0-9]*\).*/\1/p')
+for l in $cublas 'libcublasLt.so.1[0-9]' 'libcusolver.so.1[12]' libcusparse.so.12 'libnvJitLink.so.1[23]' libnccl.so.2; do
+    d=$(find_library "$l")
     [ -n "$d" ] && case ":$paths:" in *":$d:"*) ;; *) paths=$paths:$d ;; esac
 done
 LD_LIBRARY_PATH=${paths#:}${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}

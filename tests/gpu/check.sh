@@ -16,6 +16,19 @@ end() {
     [ "$failed" = 0 ]
     exit
 }
+# what is asked for and cannot be built is an error that says what was looked for; nccl.h may lie in a folder of its own
+asked() { # text, variables of make...
+    text=$1
+    shift
+    env -u MAKEFLAGS -u MFLAGS -u MAKELEVEL -u SAN make --no-print-directory "$@" help >"$work/log" 2>&1
+    status=$?
+    [ $status = 2 ] && grep -q -- "$text" "$work/log" && good || bad "make $*: status $status, expected '$text'"
+}
+asked 'CUDA=1: no nccl.h in .*; set NCCL_HOME\|CUDA=1: no .*; set CUDA_HOME' CUDA=1 CUDA_HOME="$work"
+mkdir -p "$work/nccl/include" && : >"$work/nccl/include/nccl.h"
+asked "CUDA=1: no $work/nvcc; set CUDA_HOME" CUDA=1 CUDA_HOME="$work" NVCC="$work/nvcc" NCCL_HOME="$work/nccl"
+PKG_CONFIG_LIBDIR=$work PKG_CONFIG_PATH='' asked 'MPI=1: pkg-config knows none of' MPI=1
+
 if [ "${SAN:-0}" = 1 ]; then
     skipped=1
     echo 'skipped: the bundle of gpu-check (programs with a sanitizer need its libraries)'
