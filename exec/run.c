@@ -75,29 +75,38 @@ static uint64_t matrix_room(const struct exec_run *r, const struct op *o, uint32
                        num_max(r->held.t[t].room * r->p->world, r->p->model->tensors[t].numel));
 }
 
-/* bytes: as the program counts them; room: at least that many, as it is. */
-static void reserve(struct exec_run *r, uint32_t buffer, uint32_t unit, uint32_t micro,
-                    uint64_t bytes, uint64_t room)
+static void count_bytes(struct exec_run *r, enum mem_part part, uint64_t bytes)
 {
-    enum mem_part part = r->p->buffers[buffer].part;
-    struct run_buffer *b;
-    void *data;
-
-    if (2 * (r->n_map + 1) > r->cap_map)
-        grow_map(r);
-    b = &r->map[slot_of(r, buffer, unit, micro)];
-    BUG_ON(b->used);
-    room = num_max(bytes, room);
-    data = backend_alloc(r->b, r->stream, room);
-    r->b->lib->zero(r->b, r->stream, data, room);
-    *b = (struct run_buffer){buffer, unit, micro, data, bytes, room, true};
-    r->n_map++;
     r->bytes += bytes;
     r->part_bytes[part] += bytes;
     if (r->bytes > r->peak) {
         r->peak = r->bytes;
         memcpy(r->part_peak, r->part_bytes, sizeof(r->part_peak));
     }
+}
+
+/* bytes: as the program counts them; room: at least that many, as it is. A buffer that is reserved in parts has all its room
+ * from the first part on, and each of its `part` bytes counts when it comes. */
+static void reserve(struct exec_run *r, uint32_t buffer, uint32_t unit, uint32_t micro,
+                    uint64_t bytes, uint64_t part, uint64_t room)
+{
+    struct run_buffer *b;
+    void *data;
+
+    if (2 * (r->n_map + 1) > r->cap_map)
+        grow_map(r);
+    b = &r->map[slot_of(r, buffer, unit, micro)];
+    count_bytes(r, r->p->buffers[buffer].part, part);
+    if (b->used) {
+        b->counted += part;
+        BUG_ON(part == bytes || b->counted > bytes);
+        return;
+    }
+    room = num_max(bytes, room);
+    data = backend_alloc(r->b, r->stream, room);
+    r->b->lib->zero(r->b, r->stream, data, room);
+    *b = (struct run_buffer){buffer, unit, micro, data, bytes, part, room, true};
+    r->n_map++;
 }
 
 /* Open addressing without tombstones: what follows a freed slot moves up. */
@@ -125,8 +134,8 @@ static void release(struct exec_run *r, uint32_t buffer, uint32_t unit, uint32_t
     size_t i = slot_of(r, buffer, unit, micro);
 
     BUG_ON(!r->map[i].used);
-    r->bytes -= r->map[i].bytes;
-    r->part_bytes[r->p->buffers[buffer].part] -= r->map[i].bytes;
+    r->bytes -= r->map[i].counted;
+    r->part_bytes[r->p->buffers[buffer].part] -= r->map[i].counted;
     drop(r, i);
 }
 
@@ -299,11 +308,13 @@ static int play(void *ctx, const struct instance *i)
     for (uint32_t k = 0; k < o->n_lives; k++) {
         const struct life *l = &o->lives[k];
         int64_t unit = (int64_t)i->unit + l->d_unit;
+        uint64_t bytes;
 
         if (l->release || unit < 0 || unit >= r->p->model->n_units)
             continue;
-        reserve(r, l->buffer, (uint32_t)unit, micro_of(r, l->buffer, i->micro),
-                size_of(r, l->buffer, (uint32_t)unit, i->item),
+        bytes = size_of(r, l->buffer, (uint32_t)unit, i->item);
+        reserve(r, l->buffer, (uint32_t)unit, micro_of(r, l->buffer, i->micro), bytes,
+                l->bytes ? l->bytes : bytes,
                 r->p->buffers[l->buffer].rule == SIZE_BY_ITEM ? matrix_room(r, o, i->item) : 0);
         if (l->buffer == r->p->known.inputs && unit == 0 &&
             r->p->model->classes[r->p->model->units[0].class_id].kind != UNIT_EMBED)
@@ -492,7 +503,7 @@ int exec_init(struct exec_run *r, const struct plan *plan, const struct program 
             return -1;
     for (uint32_t k = 0; k < p->n_buffers; k++)
         if (p->buffers[k].persistent)
-            reserve(r, k, 0, 0, size_of(r, k, 0, 0), 0);
+            reserve(r, k, 0, 0, size_of(r, k, 0, 0), size_of(r, k, 0, 0), 0);
     /* what the plan counts is what kernels use */
     BUG_ON(run_find(r, p->known.states, 0, 0)->bytes !=
            dtype_bytes(j->state_dtype, r->held.states));

@@ -17,9 +17,10 @@
 /* A live instance of a buffer. */
 struct run_buffer {
     uint32_t buffer, unit, micro;
-    void *data;     /* owned; the backend's */
-    uint64_t bytes; /* as the program counts them */
-    uint64_t room;  /* as they are here */
+    void *data;       /* owned; the backend's */
+    uint64_t bytes;   /* as the program counts them */
+    uint64_t counted; /* of them, so far */
+    uint64_t room;    /* as they are here */
     bool used;
 };
 

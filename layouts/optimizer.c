@@ -363,17 +363,17 @@ static uint32_t momentum_loop(struct lower *l, const struct matrix_loop *x)
     return id;
 }
 
-/* A whole copy of every matrix for gather-once: its momentum, its orthogonalised update and the fp32 update that
- * torch.stack-like code materialises beside them. */
+/* One whole copy of every matrix, as it travels: momentum arrives in it, and the products of each leave their update there. */
 static uint32_t gather_once_buffer(struct lower *l)
 {
-    uint64_t each = 2 * dtype_bytes(l->j->param_dtype, 1);
+    enum dtype d = part_travel_dtype(l->plan);
 
-    return program_add_buffer(&l->b, &(struct buffer){.name = "optimizer.gathered_once",
-                                                      .part = MEM_WORKSPACE,
-                                                      .dtype = l->j->param_dtype,
-                                                      .rule = SIZE_CONST,
-                                                      .bytes = l->m->matrix_params * each});
+    return program_add_buffer(&l->b,
+                              &(struct buffer){.name = "optimizer.gathered_once",
+                                               .part = MEM_WORKSPACE,
+                                               .dtype = d,
+                                               .rule = SIZE_CONST,
+                                               .bytes = dtype_bytes(d, l->m->matrix_params)});
 }
 
 /* Momentum of all matrices (preconditioned optimizers start from the gradients themselves), one gather of all, then their products and updates. */

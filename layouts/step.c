@@ -546,6 +546,53 @@ static void entry_lives(struct lower *l, struct emit *x, uint32_t class_id,
     }
 }
 
+/* Bytes of the gradients that a kernel of backward makes: autograd makes each tensor's when it comes to it. A tied head's
+ * are the embedding's, which are there from the head's backward on. */
+static uint64_t made_grad_bytes(const struct lower *l, const struct unit *u,
+                                const struct graph_op *o, int part)
+{
+    const struct tensor *t = &l->m->tensors[u->first];
+    uint64_t sum = 0;
+
+    if (part < 0 || (o->n_backward == 2 && part == 0) || o->weight_of_embedding)
+        return 0;
+    for (uint32_t i = 0; i < o->n_weights && o->weight != MODEL_NONE; i++)
+        sum += t[o->weight + i * o->weight_stride].numel;
+    if (o->bias != MODEL_NONE)
+        sum += t[o->bias].numel;
+    return dtype_bytes(l->j->grad_dtype, sum);
+}
+
+static uint32_t unit_of_class(const struct lower *l, uint32_t class_id)
+{
+    uint32_t u = 0;
+
+    while (l->m->units[u].class_id != class_id)
+        u++;
+    return u;
+}
+
+/* Reserves what entry i makes of the unit's gradients; the first entry of a pass also what no kernel makes. The
+ * gradients of a tied embedding are there already. */
+static void entry_grads(struct lower *l, struct emit *x, uint32_t class_id, const struct pass *p,
+                        const struct unit_graph *g, uint32_t i)
+{
+    uint32_t u = unit_of_class(l, class_id);
+    uint64_t all = dtype_bytes(l->j->grad_dtype, l->m->units[u].numel), made = 0, bytes;
+
+    if (l->move.full_grads || (u == 0 && l->m->tied))
+        return;
+    for (uint32_t n = 0; n < p->n; n++)
+        made += made_grad_bytes(l, &l->m->units[u], &g->ops[p->list[n].op], p->list[n].part);
+    BUG_ON(made > all);
+    bytes = made_grad_bytes(l, &l->m->units[u], &g->ops[p->list[i].op], p->list[i].part) +
+            (i == 0 ? all - made : 0);
+    if (!bytes && (i || all))
+        return;
+    emit_life(x, l->grads, 0, false);
+    x->lives[x->op.n_lives - 1].bytes = bytes < all ? bytes : 0;
+}
+
 static void emit_pass(struct lower *l, uint32_t class_id, const struct class_lives *k,
                       bool backward)
 {
@@ -566,6 +613,8 @@ static void emit_pass(struct lower *l, uint32_t class_id, const struct class_liv
         x.op.call = part < 0 ? o->forward : o->backward[part];
         entry_operands(l, &x, class_id, k, p->list[i]);
         entry_lives(l, &x, class_id, k, p, i, backward);
+        if (backward)
+            entry_grads(l, &x, class_id, p, k->g, i);
         emit_add(l, &x);
     }
 }
@@ -681,29 +730,19 @@ static void backward_begin(struct lower *l, const uint32_t *gathers, uint32_t n)
     emit_init(&x, "backward.begin", OP_MARK, PHASE_BACKWARD, STREAM_COMPUTE);
     for (uint32_t i = 0; i < n; i++)
         emit_wait(&x, gathers[i], 0, 0);
+    emit_add(l, &x);
     if (!l->move.full_grads && l->m->tied) {
-        bool *rest = ARENA_NEW(l->a, bool, l->m->n_units);
-
-        for (uint32_t u = 1; u < l->m->n_units; u++)
-            rest[u] = true;
-        emit_add(l, &x);
         /* the head's product already adds to the embedding's gradient */
-        emit_init(&x, "backward.begin.grads", OP_MARK, PHASE_BACKWARD, STREAM_COMPUTE);
-        x.op.guard.units = rest;
-        emit_life(&x, l->grads, 0, false);
-        emit_add(l, &x);
         emit_init(&x, "backward.begin.tied", OP_MARK, PHASE_BACKWARD, STREAM_COMPUTE);
         x.op.guard.units = unit_mask(l, last_unit(l));
         emit_life(&x, l->grads, -(int32_t)last_unit(l), false);
-    } else if (!l->move.full_grads) {
-        emit_life(&x, l->grads, 0, false);
+        emit_add(l, &x);
     }
-    emit_add(l, &x);
 }
 
 static void backward_loop(struct lower *l, const struct class_lives *classes)
 {
-    uint32_t gathers[2], n = 0, begin = PROGRAM_NONE;
+    uint32_t gathers[2], n = 0, begin = PROGRAM_NONE, last;
     int32_t ahead = 1 + (int32_t)l->j->prefetch;
     struct emit x;
 
@@ -731,6 +770,8 @@ static void backward_loop(struct lower *l, const struct class_lives *classes)
     emit_life(&x, l->inputs, 0, true);
     if (l->move.gather)
         emit_life(&x, l->weights, 0, true);
+    if (!l->move.full_grads) /* FSDP2 keeps the input of a reduction until the next unit's is due */
+        emit_life(&x, l->grads, +1, true);
     l->backward_end = emit_add(l, &x);
     if (begin != PROGRAM_NONE)
         program_op_wait(&l->b, begin, (struct wait){.op = l->backward_end, .d_unit = ahead});
@@ -744,16 +785,20 @@ static void backward_loop(struct lower *l, const struct class_lives *classes)
             emit_add(l, &x);
     }
     emit_reduce(l);
-    if (!l->move.full_grads) { /* the unit's own gradients die when they are reduced */
+    if (!l->move.full_grads) {
         emit_init(&x, "reduce.end", OP_MARK, PHASE_BACKWARD, STREAM_REDUCE);
         emit_wait(&x, l->backward_end, 0, 0);
-        emit_life(&x, l->grads, 0, true);
         l->reduce[0] = emit_add(l, &x);
         l->n_reduce = 1;
+        emit_init(&x, "reduce.last", OP_MARK, PHASE_BACKWARD, STREAM_REDUCE);
+        x.op.guard.units = unit_mask(l, 0);
+        emit_life(&x, l->grads, 0, true);
+        last = emit_add(l, &x);
         /* FSDP2 keeps one reduction in flight: the next unit's end waits for it */
         program_op_wait(&l->b, l->backward_end, (struct wait){.op = l->reduce[0], .d_unit = +1});
         /* ... and its last backward hook all of them: the next micro-batch starts with nothing in flight */
         program_op_wait(&l->b, l->forward_begin, (struct wait){.op = l->reduce[0], .d_micro = -1});
+        program_op_wait(&l->b, l->forward_begin, (struct wait){.op = last, .d_micro = -1});
     }
     program_close_loop(&l->b);
 }

@@ -214,6 +214,9 @@ struct life {
     uint32_t buffer;
     int32_t d_unit; /* the instance of unit+d_unit */
     bool release;   /* at the op's end; else reserve at its start */
+    uint64_t
+        bytes; /* reserve so much of a SIZE_BY_UNIT buffer, which other ops reserve the rest of; 0: all of it. A
+                       release is always of all */
 };
 
 struct op {

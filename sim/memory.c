@@ -79,7 +79,7 @@ static void collect(const struct run *r, struct changes *c)
                 .unit = (uint32_t)unit,
                 .task = i,
                 .class_id = t->class_id,
-                .bytes = size_of(p, b, (uint32_t)unit, t->id.item),
+                .bytes = l->bytes ? l->bytes : size_of(p, b, (uint32_t)unit, t->id.item),
                 .release = l->release,
             };
             c->n++;

@@ -134,16 +134,17 @@ enum touch_kind { TOUCH_RESERVE, TOUCH_READ, TOUCH_WRITE, TOUCH_RELEASE };
 struct touch {
     enum touch_kind kind;
     size_t step;
+    uint64_t bytes; /* of a reserve of a part; 0: of all */
 };
 struct touches {
     struct touch *list; /* owned */
     size_t n, cap;
 };
 
-static void note(struct touches *t, enum touch_kind kind, size_t step)
+static void note(struct touches *t, enum touch_kind kind, size_t step, uint64_t bytes)
 {
     t->list = mem_grow(t->list, &t->cap, t->n + 1, sizeof(*t->list));
-    t->list[t->n++] = (struct touch){kind, step};
+    t->list[t->n++] = (struct touch){kind, step, bytes};
 }
 
 static uint32_t *faults; /* not NULL: count instead of failing */
@@ -169,24 +170,32 @@ static void ordered(const struct steps *s, const struct buffer *b, uint32_t unit
          q->at.micro, touch_names[y->kind]);
 }
 
-/* One buffer of one unit through the step: reserved once, used, released once, again and again. */
+/* One buffer of one unit through the step: reserved once or part by part, used, released once, again and again. */
 static void play_buffer(const struct steps *s, const struct buffer *b, uint32_t unit,
                         const struct touches *t)
 {
     bool held = b->persistent;
+    uint64_t parts = 0;
 
     for (size_t i = 0; i < t->n; i++) {
         const char *op = prog.ops[s->list[t->list[i].step].at.op].name;
 
         switch (t->list[i].kind) {
         case TOUCH_RESERVE:
-            MUST(!held, "%s: '%s' reserves '%s' of unit %u, which is held", plan.layout_full, op,
-                 b->name, unit);
+            MUST(!held || (parts && t->list[i].bytes),
+                 "%s: '%s' reserves '%s' of unit %u, which is held", plan.layout_full, op, b->name,
+                 unit);
+            parts += t->list[i].bytes;
             held = true;
             break;
         case TOUCH_RELEASE:
             MUST(held, "%s: '%s' releases '%s' of unit %u, which is not held", plan.layout_full, op,
                  b->name, unit);
+            MUST(!parts || parts == b->unit_bytes[unit],
+                 "%s: '%s' releases '%s' of unit %u, of which %llu of %llu bytes were reserved",
+                 plan.layout_full, op, b->name, unit, (unsigned long long)parts,
+                 (unsigned long long)b->unit_bytes[unit]);
+            parts = 0;
             held = false;
             break;
         default:
@@ -217,7 +226,7 @@ static void play_lives(uint32_t rank)
 
                 if (o->lives[i].release == (bool)release && u >= 0 && u < units)
                     note(&t[(size_t)o->lives[i].buffer * units + (size_t)u],
-                         release ? TOUCH_RELEASE : TOUCH_RESERVE, k);
+                         release ? TOUCH_RELEASE : TOUCH_RESERVE, k, o->lives[i].bytes);
             }
             for (uint32_t i = 0; !release && i < o->n_operands; i++) {
                 int64_t u = (int64_t)s.list[k].at.unit + o->operands[i].d_unit;
@@ -228,7 +237,7 @@ static void play_lives(uint32_t rank)
                     u = 0;
                 if (u >= 0 && u < units)
                     note(&t[(size_t)o->operands[i].buffer * units + (size_t)u],
-                         o->operands[i].access == ACCESS_READ ? TOUCH_READ : TOUCH_WRITE, k);
+                         o->operands[i].access == ACCESS_READ ? TOUCH_READ : TOUCH_WRITE, k, 0);
             }
         }
     }

@@ -869,37 +869,39 @@ START_TEST(memory_of_recomputation_by_hand)
 }
 END_TEST
 
-/* zero3+owner, two layers on two ranks, full recomputation. At unit 1's down.dgrad: unit 1 gathered (kept from forward)
- * and unit 0 gathered ahead: 160; unit 1's whole gradients: 80; activations 288. Resident is what a rank owns: 2 bytes
- * of parameter, 4 of master and 4 (matrix) or 8 (vector) of state. */
+/* zero3+owner, two layers on two ranks, full recomputation. At unit 0's down.wgrad: unit 0 gathered, 80; unit 1's
+ * gradients on their way to the owners, 80, what of them is the rank's own, and down's of unit 0, the first of its unit,
+ * 16; activations 272, as unit 1's input is gone. Resident is what a rank owns: 2 bytes of parameter, 4 of master and 4
+ * (matrix) or 8 (vector) of state. (At unit 1's, both units are gathered, 160, and only 16 bytes of gradients there.) */
 START_TEST(memory_of_owners_by_hand)
 {
-    uint64_t owned[2] = {0}, states[2] = {0}, most;
+    uint64_t owned[2] = {0}, of_unit_1[2] = {0}, states[2] = {0}, most;
 
     tiny(2, "owner", RECOMPUTE_FULL, 2);
     for (uint32_t i = 0; i < plan.model.n_tensors; i++) {
         const struct tensor *t = &plan.model.tensors[i];
 
         owned[plan.place[i].owner] += t->numel;
+        of_unit_1[plan.place[i].owner] += t->unit == 1 ? t->numel : 0;
         states[plan.place[i].owner] += t->numel * (tensor_is_matrix(t) ? 4 : 8);
     }
     ck_assert_uint_eq(owned[0] + owned[1], 80);
     most = 6 * owned[0] + states[0] > 6 * owned[1] + states[1] ? 0 : 1;
     ck_assert_uint_eq(pr.memory.rank, most);
-    ck_assert_str_eq(prog.ops[pr.memory.at.op].name, "backward.layer.down.dgrad");
-    ck_assert_uint_eq(pr.memory.at.unit, 1);
+    ck_assert_str_eq(prog.ops[pr.memory.at.op].name, "backward.layer.down.wgrad");
+    ck_assert_uint_eq(pr.memory.at.unit, 0);
     ck_assert_uint_eq(pr.memory.parts[MEM_PARAMS], 2 * owned[most]);
     ck_assert_uint_eq(pr.memory.parts[MEM_MASTER], 4 * owned[most]);
     ck_assert_uint_eq(pr.memory.parts[MEM_STATES], states[most]);
-    ck_assert_uint_eq(pr.memory.parts[MEM_GATHERED], 160);
-    ck_assert_uint_eq(pr.memory.parts[MEM_GRADS], 80);
-    ck_assert_uint_eq(pr.memory.parts[MEM_ACTIVATIONS], 288);
+    ck_assert_uint_eq(pr.memory.parts[MEM_GATHERED], 80);
+    ck_assert_uint_eq(pr.memory.parts[MEM_GRADS], 80 + 2 * of_unit_1[most] + 16);
+    ck_assert_uint_eq(pr.memory.parts[MEM_ACTIVATIONS], 272);
     arena_release(&a);
 }
 END_TEST
 
 /* One token, so that the optimizer holds most. Workspace of down [64,256] in bf16: 2*64*64 + 64*256 elements, 49,152 bytes;
- * gather-once keeps every matrix twice in bf16 beside it: 4 bytes an element. Gradients are a rank's half. */
+ * gather-once keeps every matrix in bf16 beside it: 2 bytes an element. Gradients are a rank's half. */
 START_TEST(memory_of_the_optimizer_by_hand)
 {
     static const char text[] = "block:layers=2,hidden=64,ffn=256,heads=4";
@@ -914,9 +916,9 @@ START_TEST(memory_of_the_optimizer_by_hand)
                                                 4 * plan.model.matrix_params +
                                                 8 * plan.model.tail_params + 49152);
     arena_release(&a);
-    make(text, "zero3+gather-once", &j, 2, 8);
+    make("block:layers=8,hidden=64,ffn=256,heads=4", "zero3+gather-once", &j, 2, 8);
     predict(false);
-    ck_assert_uint_eq(pr.memory.parts[MEM_WORKSPACE], 4 * plan.model.matrix_params + 49152);
+    ck_assert_uint_eq(pr.memory.parts[MEM_WORKSPACE], 2 * plan.model.matrix_params + 49152);
     ck_assert_uint_eq(pr.memory.parts[MEM_GRADS], plan.model.total_params);
     ck_assert_uint_eq(pr.memory.parts[MEM_GATHERED], 0);
     arena_release(&a);
