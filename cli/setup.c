@@ -5,6 +5,7 @@
 #include "core/suggest.h"
 #include "core/units.h"
 #include "layouts/layout.h"
+#include "model/precision.h"
 #include "planner/planner.h"
 
 #include <string.h>
@@ -102,6 +103,11 @@ const struct opt setup_options[] = {
      .type = OPT_STRING,
      .meta = "N|Ntok",
      .help = "sequences (1024) or tokens (4Mitok) a step; sets grad-accum"},
+    {.name = "precision",
+     .type = OPT_CHOICE,
+     .choices = precision_names,
+     .dflt_note = "as the next four say",
+     .help = "dtypes as a framework has them; the next four win over it"},
     {.name = "param-dtype",
      .type = OPT_CHOICE,
      .choices = dtypes,
@@ -252,6 +258,32 @@ static bool learned_positions(const struct model *m)
     return false;
 }
 
+/* What an option says wins over --precision, but not a job file's over the command line's. */
+static bool said(const struct opts *o, const char *name)
+{
+    const struct opt_val *v = opts_get(o, name);
+
+    return v->set && !(v->set == OPT_FROM_JSON && opts_get(o, "precision")->set == OPT_FROM_CLI);
+}
+
+static void read_precision(const struct opts *o, struct job *j)
+{
+    const struct opt_val *name = opts_get(o, "precision");
+    const struct precision *p = &precisions[name->u64];
+
+    j->param_dtype = (enum dtype)opts_get(o, "param-dtype")->u64;
+    j->grad_dtype = (enum dtype)opts_get(o, "grad-dtype")->u64;
+    j->state_dtype = (enum dtype)opts_get(o, "state-dtype")->u64;
+    if (name->set) {
+        j->param_dtype = said(o, "param-dtype") ? j->param_dtype : p->param_dtype;
+        j->grad_dtype = said(o, "grad-dtype") ? j->grad_dtype : p->grad_dtype;
+        j->state_dtype = said(o, "state-dtype") ? j->state_dtype : p->state_dtype;
+    }
+    j->master_weights = j->param_dtype != DTYPE_FP32 && (!name->set || p->master_weights);
+    if (said(o, "master-weights"))
+        j->master_weights = opts_get(o, "master-weights")->u64 == 1;
+}
+
 static int read_job(struct setup *s, struct err *e)
 {
     const struct opts *o = s->opts;
@@ -265,12 +297,6 @@ static int read_job(struct setup *s, struct err *e)
         .seq_len = opts_get(o, "seq-len")->u64,
         .micro_batch = opts_get(o, "micro-batch")->u64,
         .grad_accum = opts_get(o, "grad-accum")->u64,
-        .param_dtype = (enum dtype)opts_get(o, "param-dtype")->u64,
-        .grad_dtype = (enum dtype)opts_get(o, "grad-dtype")->u64,
-        .state_dtype = (enum dtype)opts_get(o, "state-dtype")->u64,
-        .master_weights = opts_get(o, "master-weights")->set
-                              ? opts_get(o, "master-weights")->u64 == 1
-                              : opts_get(o, "param-dtype")->u64 != DTYPE_FP32,
         .recompute = (enum recompute)opts_get(o, "recompute")->u64,
         .gather = (enum coll_algo)opts_get(o, "gather")->u64,
         .prefetch = (uint32_t)opts_get(o, "prefetch")->u64,
@@ -283,6 +309,7 @@ static int read_job(struct setup *s, struct err *e)
         .price_per_gpu_hour =
             opts_get(o, "price")->set ? opts_get(o, "price")->d : s->cluster.price_per_gpu_hour,
     };
+    read_precision(o, j);
     if (planner_objectives(j->objective, order, &n, e))
         return opts_get(o, "objective")->set == OPT_FROM_JSON
                    ? err_prefix(e, "'%s'", opts_get(o, "job")->text)
