@@ -131,7 +131,7 @@ static double fit_error(const struct fit *f)
 
 static double seconds(const struct device *d, const struct kernel_call *k)
 {
-    return (double)sim_kernel_time(d, k).alone_ps / 1e12;
+    return (double)sim_kernel_time(d, NULL, k).alone_ps / 1e12;
 }
 
 static bool by_products(enum kernel k)

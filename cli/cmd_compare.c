@@ -113,12 +113,14 @@ static void print_blocks(const struct block *b, size_t n, enum table_format f, s
         strbuf_puts(out, "\n");
         advise(&b[i], out);
     }
-    strbuf_puts(out, "step: predicted, and not yet validated by measurements: read ratios. gather, "
-                     "reduce, refresh: waiting for them.\n"
-                     "GiB: fullest rank, as the driver sees it. GB: sent by a rank, the largest "
-                     "over ranks; bal.: max/mean of optimizer\n"
-                     "work over ranks; via: how owner segments travel. docs/METRICS.md has every "
-                     "column by formula.\n");
+    strbuf_puts(
+        out,
+        "step: predicted, within +-% where measured runs cover such a run (docs/VALIDATION.md); "
+        "elsewhere read ratios.\ngather, reduce, refresh: waiting for them. "
+        "GiB: fullest rank, as the driver sees it. GB: sent by a rank, the\n"
+        "largest over ranks; bal.: max/mean of optimizer work over ranks; via: how owner segments "
+        "travel. docs/METRICS.md has every "
+        "column by formula.\n");
 }
 
 static int print_rows(const struct block *b, size_t n, enum table_format f, int argc, char **argv,

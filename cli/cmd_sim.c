@@ -4,6 +4,7 @@
 #include "cli/evaluate.h"
 #include "cli/explain.h"
 #include "cli/output.h"
+#include "cli/step_band.h"
 #include "layouts/layout.h"
 #include "planner/planner.h"
 
@@ -139,6 +140,8 @@ static void print_text(const struct evaluation *x, enum table_format f, struct s
 {
     const struct sim_memory *m = &x->p.memory;
     const struct program *p = &x->program;
+    const char *basis;
+    double band;
 
     evaluate_title(x->plan, out);
     strbuf_puts(out, "\n");
@@ -160,7 +163,12 @@ static void print_text(const struct evaluation *x, enum table_format f, struct s
         x->p.n_classes == 1 ? "" : "es");
     if (x->plan->job.price_per_gpu_hour > 0)
         strbuf_printf(out, "price: %.3g $ per million tokens\n", evaluate_usd_per_mtok(x));
-    strbuf_puts(out, "No measurement has validated these predictions yet (docs/METRICS.md).\n");
+    band = step_band(x->plan, &basis);
+    if (band > 0)
+        strbuf_printf(out, "step: within +-%.0f %% (%s)\n", band, basis);
+    else
+        strbuf_puts(out, "No measurement covers this kind of run (docs/VALIDATION.md): read "
+                         "ratios, not milliseconds.\n");
 }
 
 /* `why` may be NULL. */

@@ -3,6 +3,7 @@
 #include "cli/command.h"
 #include "cli/commands.h"
 #include "cli/output.h"
+#include "cli/plot.h"
 #include "cli/score.h"
 #include "cli/step_rows.h"
 #include "model/bundled.h"
@@ -17,6 +18,10 @@ static const struct opt rows[] = {
      .help = "of tables whose cluster is not bundled",
      .dflt_note = "made from the table's own system"},
     {.name = "rows", .type = OPT_FLAG, .help = "also every size of the tables of collectives"},
+    {.name = "plot",
+     .type = OPT_STRING,
+     .meta = "PREFIX",
+     .help = "errors over sizes, steps predicted over measured: PREFIX.svg and PREFIX.png"},
     COMMAND_OUTPUT_ROWS,
 };
 
@@ -267,6 +272,33 @@ static void print(const struct validation *v, enum table_format f, bool with_siz
     table_release(&sums);
 }
 
+static int plot(const char *prefix, const struct validation *v, struct arena *a, struct err *e)
+{
+    struct plot_validation p = {0};
+    struct plot_pair *tables, *steps = ARENA_NEW(a, struct plot_pair, v->n_steps);
+    size_t n = 0;
+
+    for (size_t i = 0; i < v->n_tables; i++)
+        n += v->tables[i].n_rows;
+    tables = ARENA_NEW(a, struct plot_pair, n);
+    for (size_t i = 0; i < v->n_tables; i++)
+        for (size_t k = 0; k < v->tables[i].n_rows && !v->tables[i].skipped; k++) {
+            const struct coll_row *r = &v->tables[i].rows[k];
+
+            if (!r->distrust)
+                tables[p.n_tables++] = (struct plot_pair){(double)r->n_bytes,
+                                                          100 * (r->predicted_us / r->time_us - 1)};
+        }
+    for (size_t i = 0; i < v->n_steps; i++)
+        if (!v->steps[i].skipped)
+            steps[p.n_steps++] = (struct plot_pair){v->steps[i].value, v->steps[i].predicted};
+    p.tables = tables;
+    p.steps = steps;
+    if (!p.n_tables && !p.n_steps)
+        return err_set(e, ERR_INVALID, "--plot: nothing is predicted, so there is nothing to draw");
+    return plot_validate(prefix, &p, e);
+}
+
 static int validate(const struct opts *o, struct arena *a, int argc, char **argv,
                     struct strbuf *out, struct err *e)
 {
@@ -280,6 +312,8 @@ static int validate(const struct opts *o, struct arena *a, int argc, char **argv
     if (!status)
         print(&v, (enum table_format)opts_get(o, "format")->u64, opts_get(o, "rows")->u64, argc,
               argv, out);
+    if (!status && opts_get(o, "plot")->set)
+        status = plot(opts_get(o, "plot")->text, &v, a, e);
     mem_free(v.steps);
     return status;
 }

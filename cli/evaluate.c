@@ -1,5 +1,6 @@
 #include "cli/evaluate.h"
 
+#include "cli/step_band.h"
 #include "core/units.h"
 #include "layouts/layout.h"
 #include "model/graph.h"
@@ -60,11 +61,14 @@ int evaluate(struct plan *plan, const struct sim_options *o, struct arena *a,
 {
     const struct job *j = &plan->job;
     double tokens = (double)(j->seq_len * j->micro_batch) * (double)j->grad_accum, s;
+    struct sim_options with = *o;
 
     memset(out, 0, sizeof(*out));
     out->plan = plan;
+    if (!o->serial) /* else as ballast exec runs it */
+        with.framework = framework_costs(j->framework);
     if (layout_lower(plan, a, &out->program, e) ||
-        sim_predict(&out->program, &plan->cluster, o, a, &out->p, e))
+        sim_predict(&out->program, &plan->cluster, &with, a, &out->p, e))
         return err_prefix(e, "layout '%s'", plan->layout_full);
     s = (double)out->p.step_ps / 1e12;
     out->tokens_per_s_per_gpu = tokens / s;
@@ -138,9 +142,9 @@ const struct table_col evaluate_cols[] = {
     {"ns_flops_mean", NULL, TABLE_FIXED, 0, TABLE_AUTO},
     {"balance", NULL, TABLE_FIXED, 2, TABLE_AUTO},
     {"gather_algorithm", NULL, TABLE_TEXT, 0, TABLE_AUTO},
+    {"error_percent", "+-%", TABLE_FIXED, 0, TABLE_AUTO},
     {"bottleneck", "limited by", TABLE_TEXT, 0, TABLE_AUTO},
     {"usd_per_million_tokens", NULL, TABLE_FIXED, 3, TABLE_AUTO},
-    {"error_percent", NULL, TABLE_FIXED, 1, TABLE_AUTO},
     {"error_basis", NULL, TABLE_TEXT, 0, TABLE_AUTO},
     {"peak_at", NULL, TABLE_TEXT, 0, TABLE_AUTO},
     {"rank_classes", NULL, TABLE_INT, 0, TABLE_AUTO},
@@ -171,6 +175,7 @@ static cJSON *by_category(const int64_t *ps)
 
 void evaluate_row(struct table *t, const struct evaluation *x)
 {
+    const char *basis;
     const struct prediction *p = &x->p;
     const struct plan *plan = x->plan;
 
@@ -208,7 +213,8 @@ void evaluate_row(struct table *t, const struct evaluation *x)
     table_set_str(t, "bottleneck", x->bottleneck);
     if (plan->job.price_per_gpu_hour > 0)
         table_set_double(t, "usd_per_million_tokens", evaluate_usd_per_mtok(x));
-    table_set_str(t, "error_basis", "unvalidated");
+    table_set_double(t, "error_percent", step_band(plan, &basis));
+    table_set_str(t, "error_basis", basis);
     table_set_json(t, "time_ms", by_category(p->time_ps));
     table_set_json(t, "path_ms", by_category(p->path_ps));
     table_set_str(t, "peak_at", x->program.ops[p->memory.at.op].name);

@@ -15,7 +15,7 @@ static const struct table_col cols[] = {
 
 static double predicted(void *ctx, const struct kernel_call *k)
 {
-    return (double)sim_kernel_time(ctx, k).alone_ps / 1e12;
+    return (double)sim_kernel_time(ctx, NULL, k).alone_ps / 1e12;
 }
 
 struct balance {

@@ -31,4 +31,15 @@ struct plot_points {
 };
 int plot_coll(const char *prefix, const struct plot_points *p, struct err *e);
 
+/* Left: errors of collectives in percent over their size; right: predicted over measured steps. Either may be empty, not both. */
+struct plot_pair {
+    double x, y;
+};
+struct plot_validation {
+    const struct plot_pair *tables,
+        *steps; /* [n_tables] (bytes, percent), [n_steps] (measured, predicted) */
+    size_t n_tables, n_steps;
+};
+int plot_validate(const char *prefix, const struct plot_validation *v, struct err *e);
+
 #endif

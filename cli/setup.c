@@ -196,7 +196,7 @@ const struct opt setup_options[] = {
      .type = OPT_CHOICE,
      .choices = frameworks,
      .dflt = "fsdp2",
-     .help = "overlap and launch costs; only fsdp2 in this version"},
+     .help = "what surrounds the arithmetic: launch costs, extra traffic, overlap (docs/MODEL.md)"},
     MODEL_OPTION_ROWS,
     {.name = "price",
      .type = OPT_DOUBLE,
@@ -223,9 +223,6 @@ static int refuse_later(const struct opts *o, struct err *e)
                            "%s %llu: %s parallelism is not in this version; expected 1",
                            opts_said(o, degrees[i]).s,
                            (unsigned long long)opts_get(o, degrees[i])->u64, what[i]);
-    if (opts_get(o, "framework")->u64 != FRAMEWORK_FSDP2)
-        return err_set(e, ERR_UNSUPPORTED, "%s %s is not in this version; expected fsdp2",
-                       opts_said(o, "framework").s, opts_get(o, "framework")->text);
     if (opts_get(o, "mesh")->set)
         return err_set(e, ERR_UNSUPPORTED,
                        "%s is not in this version: every layout cuts over the whole world",

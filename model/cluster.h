@@ -34,9 +34,13 @@ struct device {
     double gemm_k0;          /* k + k0: fill and drain of a tile's k loop, in elements */
     double hbm_efficiency;   /* reached by elementwise kernels */
     double attention_flops;  /* FLOP/s reached by fused attention, forward */
+    double attention_masked; /* of that rate, where a causal mask leaves half of the work; 0: 1 */
+    double l2_bytes; /* of the last cache: elementwise operands that fit do not pass HBM; 0: none */
     double sustained_factor; /* training runs this much slower than a short burst */
     double launch_s;         /* host time to launch one kernel */
     double kernel_s;         /* fixed time of a kernel on the device */
+    double
+        blocking_s; /* a collective call that the host waits for, beyond NCCL's own time; 0: not known */
     /* Of kernels that have a rate of their own, bytes/s of their HBM traffic (attention: FLOP/s); 0: what hbm (attention)
      * says for all. Products have none: tiles say how fast they are. */
     double kernel_rate[KERNEL_N];

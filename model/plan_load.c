@@ -128,9 +128,6 @@ static int read_job(struct reader *r, const struct json_at *top)
         return json_err(&at, ERR_INVALID, e, "trains in %s, %s, %s, expected fp32, bf16 or fp16",
                         dtype_name(j->param_dtype), dtype_name(j->grad_dtype),
                         dtype_name(j->state_dtype));
-    if (j->framework != FRAMEWORK_FSDP2)
-        return json_err(&at, ERR_UNSUPPORTED, e, "has framework %s, expected fsdp2",
-                        framework_name(j->framework));
     if (j->param_dtype == DTYPE_FP32 && j->master_weights)
         return json_err(&at, ERR_INVALID, e,
                         "has master_weights, but its parameters are fp32 already");

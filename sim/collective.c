@@ -470,7 +470,7 @@ static struct nccl_call one_call(const struct coll_cache *k, const struct op *o,
         .bytes = (double)op_coll_bytes(k->p, o, i) / calls,
         .steps = steps.in_node,
         .net_steps = steps.net,
-        .ramp_ranks = algo == ALGO_TREE ? num_min(s->n, 2 * s->per_node) : s->n,
+        .ramp_ranks = s->nodes > 1 ? num_min(s->n, 2 * s->per_node) : s->n,
         .nvlink_s = busiest_s(k, a, RESOURCE_NVLINK_TX, RESOURCE_NVLINK_RX) / calls,
         .nic_s = busiest_s(k, a, RESOURCE_NIC_TX, RESOURCE_LEAF_DOWN) / calls,
         /* up to the spine and down again; the hop under one leaf is in net_step_s */

@@ -14,7 +14,14 @@ static const struct {
     double rate;
 } tiles[] = {{256, 128, 1.0}, {128, 128, 0.95}, {128, 64, 0.8}, {64, 64, 0.6}};
 
-static double gemm_s(const struct device *d, bool fp32, double m, double n, double k, double batch)
+/* What GEMMs of a run are slower than in a short burst. */
+static double sustained(const struct device *d, const struct framework_costs *f)
+{
+    return f && f->sustained > 0 ? f->sustained : d->sustained_factor;
+}
+
+static double gemm_s(const struct device *d, const struct framework_costs *f, bool fp32, double m,
+                     double n, double k, double batch)
 {
     double rate = fp32 ? d->tf32_share : 1;
     double best = INFINITY, bytes = (fp32 ? 4 : 2) * batch * (m * k + k * n + m * n), memory;
@@ -29,16 +36,17 @@ static double gemm_s(const struct device *d, bool fp32, double m, double n, doub
             best = s;
     }
     memory = bytes / (d->hbm_Bps * d->hbm_efficiency);
-    best *= d->sustained_factor;
+    best *= sustained(d, f);
     return d->kernel_s + (best > memory ? best : memory);
 }
 
-static double newton_schulz_s(const struct device *d, const struct kernel_call *k)
+static double newton_schulz_s(const struct device *d, const struct framework_costs *f,
+                              const struct kernel_call *k)
 {
     double m = (double)k->m, n = (double)k->n, part = ceil(m / (double)k->batch);
     /* X is (m, n), m <= n; on shards each product has m/W of the rows; bf16 whatever the parameters are */
-    double step = gemm_s(d, false, part, m, n, 1) + gemm_s(d, false, part, m, m, 1) +
-                  gemm_s(d, false, part, n, m, 1);
+    double step = gemm_s(d, f, false, part, m, n, 1) + gemm_s(d, f, false, part, m, m, 1) +
+                  gemm_s(d, f, false, part, n, m, 1);
     /* norm and cast once, scaling in the epilogues */
     double once = d->kernel_s + part * n * 6 / (d->hbm_Bps * d->hbm_efficiency);
 
@@ -47,26 +55,84 @@ static double newton_schulz_s(const struct device *d, const struct kernel_call *
 
 /* Preconditioned updates: products in TF32, and fp32 traffic of a few passes. `flops` is the work of
  * this rank, whatever share of a matrix that is, and `batch` says nothing here: dividing by it would count a cut twice. */
-static double preconditioned_s(const struct device *d, const struct kernel_call *k)
+static double preconditioned_s(const struct device *d, const struct framework_costs *f,
+                               const struct kernel_call *k)
 {
-    double flops = (double)k->flops / (d->peak_flops * d->tf32_share * d->gemm_efficiency) *
-                   d->sustained_factor;
+    double flops =
+        (double)k->flops / (d->peak_flops * d->tf32_share * d->gemm_efficiency) * sustained(d, f);
     double bytes = 4.0 * 12 * (double)k->m * (double)k->n / (d->hbm_Bps * d->hbm_efficiency);
 
     return d->kernel_s * k->launches + flops + bytes;
 }
 
-/* By bytes or, attention, by FLOPs when they take longer; at the kernel's own rate where the device has one. */
-static double by_traffic_s(const struct device *d, const struct kernel_call *k)
+/* HBM traffic of a kernel that moves so many bytes: what fits into L2 stays there. Half of it where they are as many as L2 has. */
+static double hbm_traffic(const struct device *d, double bytes)
 {
-    double own = d->kernel_rate[k->kernel], bytes_s, flops_s;
+    return bytes > 0 ? bytes * bytes / (bytes + d->l2_bytes) : 0;
+}
 
-    if (kernel_bound(k->kernel) != 'A')
-        return (double)k->hbm_bytes / (own > 0 ? own : d->hbm_Bps * d->hbm_efficiency);
-    bytes_s = (double)k->hbm_bytes / (d->hbm_Bps * d->hbm_efficiency);
-    flops_s =
-        (double)k->flops / ((own > 0 ? own : d->attention_flops) * (k->fp32 ? d->tf32_share : 1));
-    return fmax(bytes_s, flops_s);
+/* What the framework's kernels move for one fused kernel. */
+static double framework_bytes(const struct framework_costs *f, const struct kernel_call *k)
+{
+    double elements = (double)(k->m * k->n);
+
+    switch (k->kernel) {
+    case KERNEL_CROSS_ENTROPY:
+    case KERNEL_CROSS_ENTROPY_BACKWARD:
+        return f->logit_bytes > 0 ? f->logit_bytes / 2 * elements : (double)k->hbm_bytes;
+    case KERNEL_ADAMW:
+        return f->adamw_bytes > 0 ? f->adamw_bytes * elements : (double)k->hbm_bytes;
+    case KERNEL_RMSNORM:
+    case KERNEL_RMSNORM_BACKWARD:
+    case KERNEL_ROPE:
+    case KERNEL_ROPE_BACKWARD:
+        return (f->eager > 0 ? f->eager : 1) * (double)k->hbm_bytes;
+    default:
+        return (double)k->hbm_bytes;
+    }
+}
+
+static double elementwise_s(const struct device *d, const struct framework_costs *f,
+                            const struct kernel_call *k)
+{
+    double own = d->kernel_rate[k->kernel], bytes = (double)k->hbm_bytes;
+
+    if (own > 0)
+        return bytes / own;
+    if (f)
+        bytes = framework_bytes(f, k);
+    return hbm_traffic(d, bytes) / (d->hbm_Bps * d->hbm_efficiency) + (f ? f->kernels_s : 0) +
+           (f && k->kernel == KERNEL_CROSS_ENTROPY ? f->micro_batch_s : 0);
+}
+
+/* Two products and, unfused, a softmax whose scores pass memory. */
+static double unfused_attention_s(const struct device *d, const struct framework_costs *f,
+                                  const struct kernel_call *k, bool backward)
+{
+    double scores = f->score_bytes * (double)(k->batch * k->m * k->n), times = backward ? 2 : 1;
+    double products =
+        gemm_s(d, f, k->fp32, (double)k->m, (double)k->n, (double)k->k, (double)k->batch) +
+        gemm_s(d, f, k->fp32, (double)k->m, (double)k->k, (double)k->n, (double)k->batch);
+
+    return times * (products + scores / (d->hbm_Bps * d->hbm_efficiency));
+}
+
+/* Fused attention at its rate, less where a mask halves the work: tiles on the diagonal are worked whole. */
+static double attention_s(const struct device *d, const struct framework_costs *f,
+                          const struct kernel_call *k)
+{
+    bool backward = k->kernel == KERNEL_ATTENTION_BACKWARD;
+    bool scan = k->kernel == KERNEL_SCAN || k->kernel == KERNEL_SCAN_BACKWARD;
+    double own = d->kernel_rate[k->kernel], rate = own > 0 ? own : d->attention_flops, flops_s;
+    double whole =
+        (backward ? 10.0 : 4.0) * (double)k->batch * (double)(k->m * k->n) * (double)k->k;
+
+    if (f && f->score_bytes > 0 && !scan)
+        return unfused_attention_s(d, f, k, backward);
+    if (own <= 0 && !scan && d->attention_masked > 0 && (double)k->flops < 0.75 * whole)
+        rate *= d->attention_masked;
+    flops_s = (double)k->flops / (rate * (k->fp32 ? d->tf32_share : 1));
+    return fmax((double)k->hbm_bytes / (d->hbm_Bps * d->hbm_efficiency), flops_s);
 }
 
 int64_t sim_ps(double s)
@@ -74,7 +140,8 @@ int64_t sim_ps(double s)
     return s * 1e12 < 0x1p63 ? llround(s * 1e12) : INT64_MAX;
 }
 
-struct kernel_time sim_kernel_time(const struct device *d, const struct kernel_call *k)
+struct kernel_time sim_kernel_time(const struct device *d, const struct framework_costs *f,
+                                   const struct kernel_call *k)
 {
     struct kernel_time t = {.hbm_bytes = (double)k->hbm_bytes};
     double s = 0, host = (double)k->launches * d->launch_s;
@@ -83,27 +150,28 @@ struct kernel_time sim_kernel_time(const struct device *d, const struct kernel_c
     case KERNEL_NONE:
         break;
     case KERNEL_GEMM:
-        s = gemm_s(d, k->fp32, (double)k->m, (double)k->n, (double)k->k, (double)k->batch);
+        s = gemm_s(d, f, k->fp32, (double)k->m, (double)k->n, (double)k->k, (double)k->batch);
         break;
     case KERNEL_GEMM_DGRAD: /* (m,n) x (n,k) */
-        s = gemm_s(d, k->fp32, (double)k->m, (double)k->k, (double)k->n, (double)k->batch);
+        s = gemm_s(d, f, k->fp32, (double)k->m, (double)k->k, (double)k->n, (double)k->batch);
         break;
     case KERNEL_GEMM_WGRAD: /* (n,m) x (m,k) */
-        s = gemm_s(d, k->fp32, (double)k->n, (double)k->k, (double)k->m, (double)k->batch);
+        s = gemm_s(d, f, k->fp32, (double)k->n, (double)k->k, (double)k->m, (double)k->batch);
         break;
     case KERNEL_NEWTON_SCHULZ:
     case KERNEL_NEWTON_SCHULZ_SHARDED:
-        s = newton_schulz_s(d, k);
+        s = newton_schulz_s(d, f, k);
         t.hbm_bytes = 2 * (double)k->k * (2 * (double)(k->m * k->n) + 3 * (double)(k->m * k->m)) /
                       (double)k->batch;
         break;
     case KERNEL_SHAMPOO:
     case KERNEL_SOAP:
-        s = preconditioned_s(d, k);
+        s = preconditioned_s(d, f, k);
         t.hbm_bytes = 4.0 * 12 * (double)k->m * (double)k->n;
         break;
     default:
-        s = d->kernel_s * k->launches + by_traffic_s(d, k);
+        s = d->kernel_s * k->launches +
+            (kernel_bound(k->kernel) == 'A' ? attention_s(d, f, k) : elementwise_s(d, f, k));
         break;
     }
     t.alone_ps = sim_ps(s > host ? s : host);

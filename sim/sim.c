@@ -132,7 +132,11 @@ static uint32_t new_task(struct build *b, const struct instance *i, uint32_t cla
 /* The queue that an operation stands in. */
 static enum stream lane(const struct build *b, const struct op *o)
 {
-    return b->r->serial ? STREAM_COMPUTE : o->stream;
+    const struct framework_costs *f = b->r->framework;
+
+    if (b->r->serial || (f && f->reduce_after && o->stream == STREAM_REDUCE))
+        return STREAM_COMPUTE;
+    return o->stream;
 }
 
 static void after_spot(struct build *b, uint32_t task, struct spot s, uint32_t class_id)
@@ -173,11 +177,80 @@ static void place(struct build *b, const struct instance *i, struct spot s)
     b->tail[lane(b, &b->r->p->ops[i->op])] = s;
 }
 
-/* A kernel uses SMs at full rate and HBM by its traffic, on every rank or on a class's representative. */
-static struct fluid_activity kernel_activity(struct build *b, const struct kernel_call *call,
-                                             uint32_t only_rank)
+/* ---- the host ---- */
+
+/* How sharply the slower of host and device wins: NVIDIA's queue hides the one behind the other but for jitter. */
+static const double SHARPNESS = 6;
+
+/* Operations of one class of units in one phase, those that recompute apart, and their time on the device. */
+struct pass_times {
+    double n, n_recomputed, device_s;
+};
+
+static struct pass_times pass_times(const struct run *r, uint32_t class_id, enum phase phase)
 {
-    struct kernel_time t = sim_kernel_time(&b->r->c->device, call);
+    struct pass_times t = {0, 0, 0};
+
+    for (uint32_t i = 0; i < r->p->n_ops; i++) {
+        const struct op *o = &r->p->ops[i];
+
+        if (o->kind != OP_COMPUTE || o->phase != phase || o->guard.unit_class != class_id ||
+            o->by_item)
+            continue;
+        t.device_s +=
+            (double)sim_kernel_time(&r->c->device, r->framework, &o->call).alone_ps / 1e12;
+        if (strncmp(o->name, "recompute.", 10))
+            t.n++;
+        else
+            t.n_recomputed++;
+    }
+    return t;
+}
+
+/* Layers whose operations the host launches more slowly than the device works them: all of a pass take longer alike. */
+static double stretch(double host_s, double device_s)
+{
+    return device_s > 0 ? pow(1 + pow(host_s / device_s, SHARPNESS), 1 / SHARPNESS) : 1;
+}
+
+static void find_stretch(struct run *r)
+{
+    uint32_t n = r->p->model->n_classes;
+    double host_s = r->framework ? r->framework->host_s : 0;
+
+    if (host_s <= 0)
+        return;
+    r->stretch = ARENA_NEW(&r->arena, double, (size_t)PHASE_N *n);
+    for (uint32_t i = 0; i < PHASE_N * n; i++)
+        r->stretch[i] = 1;
+    for (uint32_t c = 0; c < n; c++) {
+        struct pass_times forward = pass_times(r, c, PHASE_FORWARD);
+        struct pass_times backward = pass_times(r, c, PHASE_BACKWARD);
+
+        if (r->p->model->classes[c].kind != UNIT_LAYER)
+            continue;
+        r->stretch[PHASE_FORWARD * n + c] = stretch(forward.n * host_s, forward.device_s);
+        r->stretch[PHASE_BACKWARD * n + c] =
+            stretch((2 * forward.n + backward.n_recomputed) * host_s, backward.device_s);
+    }
+}
+
+static struct kernel_time op_time(const struct run *r, const struct op *o,
+                                  const struct kernel_call *call)
+{
+    struct kernel_time t = sim_kernel_time(&r->c->device, r->framework, call);
+
+    if (r->stretch && o->guard.unit_class != PROGRAM_NONE)
+        t.alone_ps = llround((double)t.alone_ps *
+                             r->stretch[o->phase * r->p->model->n_classes + o->guard.unit_class]);
+    return t;
+}
+
+/* A kernel uses SMs at full rate and HBM by its traffic, on every rank or on a class's representative. */
+static struct fluid_activity kernel_activity(struct build *b, const struct op *o,
+                                             const struct kernel_call *call, uint32_t only_rank)
+{
+    struct kernel_time t = op_time(b->r, o, call);
     struct fluid_use *u = ARENA_NEW(&b->r->arena, struct fluid_use, 2);
     double rate = t.alone_ps > 0 ? t.hbm_bytes / (double)t.alone_ps : 0;
     double hbm = b->r->c->device.hbm_Bps / 1e12;
@@ -217,6 +290,31 @@ static bool joins(const struct build *b, const struct op *o, const struct instan
     return false;
 }
 
+/* What a framework that moves a unit tensor by tensor, in lists of pieces, takes more than one call. */
+static int64_t pieces_ps(const struct run *r, const struct op *o, const struct instance *i)
+{
+    const struct model *m = r->p->model;
+
+    if (!r->framework || r->framework->piece_s <= 0 || o->phase > PHASE_BACKWARD ||
+        !op_in_loop(r->p, o, LOOP_UNIT))
+        return 0;
+    return sim_ps(r->framework->piece_s * m->units[i->unit].n *
+                  r->p->groups[o->coll.group].n_members);
+}
+
+/* What a framework that lets every owner broadcast its updates in turn takes more than one all-gather. */
+static int64_t refresh_ps(const struct run *r, const struct op *o)
+{
+    /* AMSP's ZeRO-1 on 1,024 A800 (arXiv 2311.00257): the step that MFU .36 leaves beside compute and bytes */
+    static const double usual_s = 0.44e-3;
+    double each_s = r->c->device.blocking_s > 0 ? r->c->device.blocking_s : usual_s;
+
+    if (!r->framework || !r->framework->refresh_by_owner || o->phase != PHASE_REFRESH ||
+        o->coll.kind != COLL_ALL_GATHER || o->loop != PROGRAM_NONE)
+        return 0;
+    return sim_ps(each_s * r->p->groups[o->coll.group].n_members);
+}
+
 static uint32_t add_one(struct build *b, const struct instance *i, uint32_t class_id)
 {
     const struct op *o = &b->r->p->ops[i->op];
@@ -227,11 +325,12 @@ static uint32_t add_one(struct build *b, const struct instance *i, uint32_t clas
 
     if (o->kind == OP_COMPUTE) {
         call = op_call(b->r->p, o, i->item);
-        a = kernel_activity(b, &call,
+        a = kernel_activity(b, o, &call,
                             class_id == PROGRAM_NONE ? PROGRAM_NONE : b->r->rep[class_id]);
     } else if (o->kind == OP_COLLECTIVE) {
         coll = coll_get(&b->r->cache, o, i, o->coll.algo);
         a = coll->activity;
+        a.latency_ps += refresh_ps(b->r, o) + pieces_ps(b->r, o, i);
     }
     id = new_task(b, i, class_id, &a);
     b->r->tasks[id].coll = coll;
@@ -289,7 +388,7 @@ static int own_instance(void *ctx, const struct instance *i)
     BUG_ON(o->kind !=
            OP_COMPUTE); /* ranks with lists of their own share no collective inside the loop */
     call = op_call(p, o, i->item);
-    a = kernel_activity(b, &call, b->r->rep[b->class_id]);
+    a = kernel_activity(b, o, &call, b->r->rep[b->class_id]);
     id = new_task(b, i, b->class_id, &a);
     if (w->prev[lane(b, o)] != PROGRAM_NONE)
         fluid_after(b->r->f, id, w->prev[lane(b, o)]);
@@ -446,10 +545,12 @@ int run_program(struct run *r, const struct program *p, const struct cluster *c,
     r->c = c;
     r->unfold = o->unfold;
     r->serial = o->serial;
+    r->framework = o->framework;
     coll_cache_init(&r->cache, p, c, &o->nccl);
     r->f = fluid_new();
     coll_make_kinds(r->f, &r->cache.fabric);
     make_classes(r);
+    find_stretch(r);
     for (int s = 0; s < STREAM_N; s++)
         b.tail[s] = (struct spot){PROGRAM_NONE, false};
     if (o->unfold)

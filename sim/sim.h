@@ -11,6 +11,7 @@
 #include "model/cluster.h"
 #include "model/program.h"
 #include "model/traffic.h"
+#include "sim/framework.h"
 #include "sim/nccl.h"
 
 struct sim_options {
@@ -19,6 +20,7 @@ struct sim_options {
     bool
         serial; /* one stream: operations one after the other in walking order, as exec runs them */
     struct nccl_options nccl;
+    const struct framework_costs *framework; /* NULL: none, as ballast exec */
 };
 
 /* Where the time of the critical path went. */
@@ -110,7 +112,8 @@ struct kernel_time {
     int64_t alone_ps;
     double hbm_bytes;
 };
-struct kernel_time sim_kernel_time(const struct device *d, const struct kernel_call *k);
+struct kernel_time sim_kernel_time(const struct device *d, const struct framework_costs *f,
+                                   const struct kernel_call *k);
 
 /* Duration of a collective alone, by algorithm, in ps. */
 int64_t sim_collective_ps(const struct program *p, const struct cluster *c, const struct op *o,

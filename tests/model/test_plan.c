@@ -411,7 +411,7 @@ static const struct {
     {"owner", "\"job\"", "\"tp\": 1", "\"tp\": 2", "job.tp is 2"},
     {"owner", "\"job\"", "\"pp\": 1", "\"pp\": 2", "job.pp is 2"},
     {"owner", "\"job\"", "\"ep\": 1", "\"ep\": 2", "job.ep is 2"},
-    {"owner", "\"job\"", "\"fsdp2\"", "\"megatron\"", "has framework megatron"},
+    {"owner", "\"job\"", "\"fsdp2\"", "\"megatrn\"", "megatrn"},
     {"owner", "\"job\"", "\"mesh\": null", "\"mesh\": \"x\"", "has a mesh"},
     {"owner", "\"job\"", "\"price\": 0", "\"price\": 1e300", "job.price is 1e+300"},
     {"owner", "\"job\"", "\"param_dtype\": \"bf16\"", "\"param_dtype\": \"fp32\"",

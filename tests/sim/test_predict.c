@@ -185,7 +185,8 @@ static int add_kernel(void *ctx, const struct instance *i)
     struct kernel_call k = op_call(&prog, o, i->item);
 
     if (o->kind == OP_COMPUTE)
-        ((struct kernels *)ctx)->s += (double)sim_kernel_time(&plan.cluster.device, &k).alone_ps;
+        ((struct kernels *)ctx)->s +=
+            (double)sim_kernel_time(&plan.cluster.device, NULL, &k).alone_ps;
     return 0;
 }
 
@@ -967,9 +968,9 @@ START_TEST(a_preconditioned_update_takes_its_own_flops)
 
         k.kernel = kernels[i];
         k.batch = 1;
-        one = sim_kernel_time(&plan.cluster.device, &k);
+        one = sim_kernel_time(&plan.cluster.device, NULL, &k);
         k.batch = 8;
-        eight = sim_kernel_time(&plan.cluster.device, &k);
+        eight = sim_kernel_time(&plan.cluster.device, NULL, &k);
         ck_assert_int_eq(one.alone_ps, eight.alone_ps);
         /* 1e9 FLOPs at 5e13/s are 20 us, 48 * 64 bytes at 1e12/s 3 ns */
         ck_assert_int_eq(one.alone_ps, 20003072);
@@ -994,10 +995,10 @@ START_TEST(fp32_takes_twice_the_time_of_bf16)
                                 .batch = 1,
                                 .flops = UINT64_C(65536000000),
                                 .launches = 1};
-        struct kernel_time t16 = sim_kernel_time(&plan.cluster.device, &k), t32;
+        struct kernel_time t16 = sim_kernel_time(&plan.cluster.device, NULL, &k), t32;
 
         k.fp32 = true;
-        t32 = sim_kernel_time(&plan.cluster.device, &k);
+        t32 = sim_kernel_time(&plan.cluster.device, NULL, &k);
         MUST(llabs(t32.alone_ps - 2 * t16.alone_ps) <= 1, "kernel %d: %lld and %lld", i,
              (long long)t16.alone_ps, (long long)t32.alone_ps);
     }
@@ -1035,18 +1036,18 @@ START_TEST(a_kernel_with_a_rate_of_its_own_takes_it)
                        .sustained_factor = 1,
                        .attention_flops = 1e14};
 
-    ck_assert_int_eq(sim_kernel_time(&d, &k).alone_ps, 3000000);
+    ck_assert_int_eq(sim_kernel_time(&d, NULL, &k).alone_ps, 3000000);
     d.kernel_rate[KERNEL_ADAMW] = 250e9;
     d.kernel_rate[KERNEL_ATTENTION_BACKWARD] = 5e13;
-    ck_assert_int_eq(sim_kernel_time(&d, &k).alone_ps, 12000000);
+    ck_assert_int_eq(sim_kernel_time(&d, NULL, &k).alone_ps, 12000000);
     k.kernel = KERNEL_GELU;
-    ck_assert_int_eq(sim_kernel_time(&d, &k).alone_ps, 3000000);
+    ck_assert_int_eq(sim_kernel_time(&d, NULL, &k).alone_ps, 3000000);
     k = (struct kernel_call){.kernel = KERNEL_ATTENTION, .flops = 1000000000, .launches = 1};
-    ck_assert_int_eq(sim_kernel_time(&d, &k).alone_ps, 10000000);
+    ck_assert_int_eq(sim_kernel_time(&d, NULL, &k).alone_ps, 10000000);
     k.kernel = KERNEL_ATTENTION_BACKWARD;
-    ck_assert_int_eq(sim_kernel_time(&d, &k).alone_ps, 20000000);
+    ck_assert_int_eq(sim_kernel_time(&d, NULL, &k).alone_ps, 20000000);
     k.fp32 = true;
-    ck_assert_int_eq(sim_kernel_time(&d, &k).alone_ps, 40000000);
+    ck_assert_int_eq(sim_kernel_time(&d, NULL, &k).alone_ps, 40000000);
 }
 END_TEST
 

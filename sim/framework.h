@@ -1,0 +1,42 @@
+/* sim/framework.h - what a training framework adds to its arithmetic: the host's time, more memory traffic, less overlap.
+ *
+ * NULL stands for no framework: one fused kernel an operation, as ballast exec runs them. Each constant has a meaning and
+ * a source; docs/VALIDATION.md has the runs that they are fitted to.
+ */
+#ifndef BALLAST_SIM_FRAMEWORK_H
+#define BALLAST_SIM_FRAMEWORK_H
+
+#include "model/job.h"
+
+#include <stdbool.h>
+
+struct framework_costs {
+    /* The host's time for an operation of a layer's forward; of backward twice that. 0: the device's launch time for each
+     * kernel. */
+    double host_s;
+    double sustained; /* of GEMMs, in place of the device's sustained_factor; 0: the device's */
+    /* More device time an elementwise operation: the small kernels (bias, dropout, casts) that a fused one saves. */
+    double kernels_s;
+    /* Unfused attention: HBM traffic of softmax, mask and dropout by score and forward pass, backward twice that; 0: one
+     * fused kernel. */
+    double score_bytes;
+    double
+        logit_bytes; /* of the loss by logit, forward and backward together; 0: one fused kernel */
+    double
+        micro_batch_s;  /* beside operations, a micro-batch: loss scaling, data, synchronisation */
+    double adamw_bytes; /* by parameter; 0: one fused kernel */
+    /* HBM traffic of RMSNorm and rotary positions over that of a fused kernel: PyTorch casts to fp32, squares, averages and
+     * scales one after the other; 0: 1. */
+    double eager;
+    /* ZeRO-1 states that are split by whole tensors: every rank broadcasts what it updated, one after the other, and the
+     * host waits for each (device.blocking_call); else one all-gather. */
+    bool refresh_by_owner;
+    /* A gather or reduction of each tensor on its own, into a list of one piece a rank: the host's time for a piece. 0: one
+     * call a unit. */
+    double piece_s;
+    bool reduce_after; /* gradients are reduced after backward, not beside it */
+};
+
+const struct framework_costs *framework_costs(enum framework f);
+
+#endif

@@ -1,0 +1,125 @@
+/* The errors of the predictions that the program carries measurements for: a change that makes one grow by more than a tenth
+ * is seen here. The bounds are our own output (docs/VALIDATION.md); lower them when a model gets better. */
+#include "cli/coll_tables.h"
+#include "cli/score.h"
+#include "cli/step_rows.h"
+#include "model/bundled.h"
+#include "tests/suite.h"
+
+#include <math.h>
+#include <string.h>
+
+static struct arena arena;
+static struct err err;
+
+static const struct bundled_file *find(const char *name)
+{
+    for (size_t i = 0; i < bundled_measurements_n; i++)
+        if (!strcmp(bundled_measurements[i].name, name))
+            return &bundled_measurements[i];
+    ck_abort_msg("no bundled measurements '%s'", name);
+    return NULL;
+}
+
+static void parse(const char *name, struct json *j)
+{
+    const struct bundled_file *f = find(name);
+
+    if (json_parse(j, name, (const char *)f->text, f->len, &err))
+        ck_abort_msg("%s", err.msg);
+}
+
+/* Mean absolute error in percent: all sizes, from 1 MiB, from 32 MiB. */
+static const struct {
+    const char *name;
+    double all, from_1MiB, from_32MiB;
+} tables[] = {{"a100-node", 4.8, 4.5, 2.8},   {"h100-node", 5.9, 3.9, 1.8},
+              {"b200-node", 5.4, 7.8, 6.1},   {"gb200-domain", 1.8, 1.8, 1.8},
+              {"hdr-2-nodes", 5.8, 2.1, 1.6}, {"efa-2-nodes", 3.8, 3.1, 2.5},
+              {"ndr-2-nodes", 5.9, 3.6, 1.8}, {"tcpxo-2-nodes", 2.6, 2.8, 2.2}};
+
+static struct score score_file(const char *name)
+{
+    struct coll_table *list;
+    struct score s = {0};
+    struct json_at top;
+    struct json j;
+    size_t n;
+
+    parse(name, &j);
+    top = json_top(&j);
+    if (coll_tables_read(&top, NULL, false, &arena, &list, &n, &err))
+        ck_abort_msg("%s", err.msg);
+    for (size_t i = 0; i < n; i++) {
+        ck_assert_msg(!list[i].skipped, "%s: %s", list[i].id, list[i].skipped);
+        if (coll_table_predict(&list[i], &err))
+            ck_abort_msg("%s", err.msg);
+        for (size_t k = 0; k < list[i].n_rows; k++)
+            if (!list[i].rows[k].distrust)
+                score_add(&s, list[i].id, list[i].rows[k].n_bytes, list[i].rows[k].time_us,
+                          list[i].rows[k].predicted_us);
+    }
+    json_release(&j);
+    return s;
+}
+
+static void within(const char *name, const char *what, const struct score *s, enum score_size k,
+                   double bound)
+{
+    double mean = s->sum_abs[k] / (double)s->n[k];
+
+    ck_assert_msg(mean <= 1.1 * bound, "%s, %s: %.2f %%, was %.2f", name, what, mean, bound);
+}
+
+START_TEST(collectives_are_predicted_as_well_as_before)
+{
+    arena_init(&arena);
+    for (size_t i = 0; i < sizeof(tables) / sizeof(tables[0]); i++) {
+        struct score s = score_file(tables[i].name);
+
+        within(tables[i].name, "all sizes", &s, SCORE_ALL, tables[i].all);
+        within(tables[i].name, "from 1 MiB", &s, SCORE_1MIB, tables[i].from_1MiB);
+        within(tables[i].name, "from 32 MiB", &s, SCORE_32MIB, tables[i].from_32MiB);
+    }
+    arena_release(&arena);
+}
+END_TEST
+
+/* Mean and largest absolute error in percent. */
+static const struct {
+    const char *name;
+    double mean, most;
+} steps[] = {{"vtrain", 1.6, 8.0},
+             {"llm-foundry", 0.9, 2.9},
+             {"internevo", 1.0, 2.4},
+             {"matrixfsdp-sequences", 4.8, 12.3},
+             {"amsp", 3, 5}};
+
+START_TEST(steps_are_predicted_as_well_as_before)
+{
+    arena_init(&arena);
+    for (size_t i = 0; i < sizeof(steps) / sizeof(steps[0]); i++) {
+        struct step_row *rows = NULL;
+        struct score s = {0};
+        struct json_at top;
+        size_t n = 0, cap = 0;
+        struct json j;
+
+        parse(steps[i].name, &j);
+        top = json_top(&j);
+        if (step_rows_read(&top, &arena, &rows, &n, &cap, &err))
+            ck_abort_msg("%s", err.msg);
+        for (size_t k = 0; k < n; k++)
+            score_add(&s, rows[k].id, 0, rows[k].value, rows[k].predicted);
+        within(steps[i].name, "mean", &s, SCORE_ALL, steps[i].mean);
+        ck_assert_msg(s.worst <= 1.1 * steps[i].most, "%s: %s is off %.2f %%, was %.2f",
+                      steps[i].name, s.worst_id, s.worst, steps[i].most);
+        mem_free(rows);
+        json_release(&j);
+    }
+    arena_release(&arena);
+}
+END_TEST
+
+SUITE_MAIN("cli/validation", collectives_are_predicted_as_well_as_before,
+           steps_are_predicted_as_well_as_before)
