@@ -247,7 +247,7 @@ static int read_measured(const char *path, const struct opts *o, struct asked *q
     size_t n;
     int status;
 
-    if (json_load(&j, path, e))
+    if (coll_file_load(&j, path, e))
         return -1;
     top = json_top(&j);
     status = coll_tables_read(&top, opts_get(o, "cluster")->text, true, a, &list, &n, e);

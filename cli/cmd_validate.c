@@ -70,7 +70,7 @@ static int read_file(const char *path, const char *fallback, struct arena *a, st
     struct json j;
     int status;
 
-    if (json_load(&j, path, e))
+    if (coll_file_load(&j, path, e))
         return -1;
     status = read_document(&j, fallback, a, v, e);
     json_release(&j);

@@ -1,5 +1,7 @@
 #include "cli/coll_tables.h"
 
+#include "cli/nccl_text.h"
+#include "core/file.h"
 #include "core/suggest.h"
 #include "model/bundled.h"
 
@@ -284,6 +286,29 @@ static int read_table(const struct json_at *at, const char *cluster, bool always
     if (find_cluster(t, &s, cluster, always, a, e))
         return err_prefix(e, "'%s': %s", at->file, at->path);
     return 0;
+}
+
+int coll_file_load(struct json *j, const char *path, struct err *e)
+{
+    struct strbuf table;
+    size_t len;
+    char *text;
+    int status;
+
+    if (file_read(path, JSON_MAX_BYTES, &text, &len, e))
+        return -1;
+    if (!nccl_text_here(text, len)) {
+        status = json_parse(j, path, text, len, e);
+        mem_free(text);
+        return status;
+    }
+    strbuf_init(&table);
+    status = nccl_text_to_json(path, text, &table, e) || json_parse(j, path, table.s, table.len, e)
+                 ? -1
+                 : 0;
+    strbuf_release(&table);
+    mem_free(text);
+    return status;
 }
 
 bool coll_tables_here(const struct json_at *top)

@@ -36,6 +36,8 @@ extern const char *const coll_kind_names[];
 int nccl_algo_parse(const char *name, uint32_t *bit, struct err *e);
 int nccl_protocol_parse(const char *name, uint32_t *bit, struct err *e);
 
+/* A file of tables or of steps, or what nccl-tests printed (cli/nccl_text.h). */
+int coll_file_load(struct json *j, const char *path, struct err *e);
 /* Is this JSON a file of tables (an array), not one of steps? */
 bool coll_tables_here(const struct json_at *top);
 /* All tables of the document. `cluster`: one as on the command line, or NULL: for tables without a bundled one, or `always`. */

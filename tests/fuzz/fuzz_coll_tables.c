@@ -1,5 +1,8 @@
-/* Any text as measured tables of collectives: refused with one line, or tables that are predicted. */
+/* Any text as measured tables of collectives, JSON or what nccl-tests prints: refused with one line, or tables that are predicted. */
 #include "cli/coll_tables.h"
+#include "cli/nccl_text.h"
+
+#include <string.h>
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -12,8 +15,23 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     struct err e;
     size_t n;
 
-    if (json_parse(&j, "fuzz", (const char *)data, size, &e))
+    if (nccl_text_here((const char *)data, size)) {
+        char *text = mem_alloc(size + 1, 1);
+        struct strbuf table;
+        int status;
+
+        memcpy(text, data, size);
+        strbuf_init(&table);
+        status = nccl_text_to_json("all_reduce", text, &table, &e);
+        BUG_ON(status && (e.code == ERR_NONE || !*e.msg));
+        status = status || json_parse(&j, "fuzz", table.s, table.len, &e);
+        strbuf_release(&table);
+        mem_free(text);
+        if (status)
+            return 0;
+    } else if (json_parse(&j, "fuzz", (const char *)data, size, &e)) {
         return 0;
+    }
     arena_init(&a);
     top = json_top(&j);
     if (coll_tables_read(&top, "dgx-a100", false, &a, &list, &n, &e))
