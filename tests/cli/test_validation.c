@@ -93,6 +93,7 @@ static const struct {
              {"llm-foundry", 0.9, 2.9},
              {"internevo", 1.0, 2.4},
              {"matrixfsdp-sequences", 4.8, 12.3},
+             {"matrixfsdp-weak-scaling", 6.3, 13.3},
              {"amsp", 3, 5}};
 
 START_TEST(steps_are_predicted_as_well_as_before)
