@@ -169,7 +169,7 @@ static struct score score_table(const struct coll_table *c)
         }
         score_add(&s, c->id, r->n_bytes, r->time_us, r->predicted_us);
         band = nccl_band(&c->cluster, c->call.kind, r->n_bytes, nodes, &covered);
-        score_band(&s, r->time_us, r->predicted_us, 100 * band);
+        score_band(&s, r->n_bytes, r->time_us, r->predicted_us, 100 * band);
     }
     return s;
 }

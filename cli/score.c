@@ -20,6 +20,8 @@ const struct table_col score_cols[] = {
     {"band_percent", "band +-%", TABLE_FIXED, 1, TABLE_AUTO},
     {"worst", NULL, TABLE_TEXT, 0, TABLE_AUTO},
     {"mape_percent_by_size", NULL, TABLE_JSON, 0, TABLE_AUTO},
+    {"in_band_percent_by_size", NULL, TABLE_JSON, 0, TABLE_AUTO},
+    {"band_percent_by_size", NULL, TABLE_JSON, 0, TABLE_AUTO},
 };
 const size_t score_n_cols = sizeof(score_cols) / sizeof(score_cols[0]);
 
@@ -39,11 +41,15 @@ void score_add(struct score *s, const char *id, uint64_t n_bytes, double measure
     }
 }
 
-void score_band(struct score *s, double measured, double predicted, double half_percent)
+void score_band(struct score *s, uint64_t n_bytes, double measured, double predicted,
+                double half_percent)
 {
-    s->banded++;
-    s->in_band += fabs(measured / predicted - 1) * 100 <= half_percent;
-    s->sum_band += half_percent;
+    for (int k = 0; k < SCORE_N; k++)
+        if (n_bytes >= least[k]) {
+            s->banded[k]++;
+            s->in_band[k] += fabs(measured / predicted - 1) * 100 <= half_percent;
+            s->sum_band[k] += half_percent;
+        }
 }
 
 void score_merge(struct score *to, const struct score *from)
@@ -53,11 +59,11 @@ void score_merge(struct score *to, const struct score *from)
     for (int k = 0; k < SCORE_N; k++) {
         to->n[k] += from->n[k];
         to->sum_abs[k] += from->sum_abs[k];
+        to->banded[k] += from->banded[k];
+        to->in_band[k] += from->in_band[k];
+        to->sum_band[k] += from->sum_band[k];
     }
     to->sum += from->sum;
-    to->banded += from->banded;
-    to->in_band += from->in_band;
-    to->sum_band += from->sum_band;
     if (from->n[SCORE_ALL] && from->worst >= to->worst) {
         to->worst = from->worst;
         to->worst_id = from->worst_id;
@@ -68,7 +74,7 @@ void score_row(struct table *t, const char *id, const struct score *s, bool size
 {
     static const char *const keys[SCORE_N] = {"mape_percent", "mape_64KiB", "mape_1MiB",
                                               "mape_32MiB"};
-    cJSON *by_size = json_new_object();
+    cJSON *by_size = json_new_object(), *in_band = json_new_object(), *width = json_new_object();
 
     table_row(t);
     table_set_str(t, "id", id);
@@ -81,13 +87,22 @@ void score_row(struct table *t, const char *id, const struct score *s, bool size
             json_add_double(by_size, score_size_names[k], s->sum_abs[k] / (double)s->n[k]);
         }
     table_set_json(t, "mape_percent_by_size", by_size);
+    table_set_json(t, "in_band_percent_by_size", in_band);
+    table_set_json(t, "band_percent_by_size", width);
     if (!s->n[SCORE_ALL])
         return;
     table_set_double(t, "max_percent", s->worst);
     table_set_double(t, "bias_percent", s->sum / (double)s->n[SCORE_ALL]);
     table_set_str(t, "worst", s->worst_id);
-    if (s->banded) {
-        table_set_double(t, "in_band_percent", 100.0 * (double)s->in_band / (double)s->banded);
-        table_set_double(t, "band_percent", s->sum_band / (double)s->banded);
-    }
+    for (int k = 0; k < SCORE_N; k++)
+        if (s->banded[k]) {
+            double n = (double)s->banded[k], in = 100.0 * (double)s->in_band[k] / n;
+
+            json_add_double(in_band, score_size_names[k], in);
+            json_add_double(width, score_size_names[k], s->sum_band[k] / n);
+            if (k == SCORE_ALL) {
+                table_set_double(t, "in_band_percent", in);
+                table_set_double(t, "band_percent", s->sum_band[k] / n);
+            }
+        }
 }

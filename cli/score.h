@@ -16,16 +16,18 @@ struct score {
     uint64_t n[SCORE_N];
     double sum_abs[SCORE_N];
     double sum, worst;
-    const char *worst_id;     /* borrowed */
-    uint64_t banded, in_band; /* rows with a band, and those whose measurement it holds */
-    double sum_band;          /* half widths, in percent */
+    const char *worst_id; /* borrowed */
+    uint64_t banded[SCORE_N],
+        in_band[SCORE_N];     /* rows with a band, and those whose measurement it holds */
+    double sum_band[SCORE_N]; /* half widths, in percent */
 };
 
 /* Classes of a size; of what has no size (steps) only SCORE_ALL counts: n_bytes UINT64_MAX puts a row into all classes. */
 void score_add(struct score *s, const char *id, uint64_t n_bytes, double measured,
                double predicted);
 /* A band of +-half_percent around the prediction that was added last. */
-void score_band(struct score *s, double measured, double predicted, double half_percent);
+void score_band(struct score *s, uint64_t n_bytes, double measured, double predicted,
+                double half_percent);
 void score_merge(struct score *to, const struct score *from);
 
 extern const struct table_col score_cols[];
