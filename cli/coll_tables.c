@@ -32,12 +32,16 @@ static bool same_name(const char *a, const char *b)
     }
 }
 
-static int unknown(const char *what, const char *name, const char *const *names, size_t n,
-                   struct err *e)
+/* The place of a name in names[n]; ERR_UNKNOWN lists them, the nearest last. */
+static int find_name(const char *what, const char *name, const char *const *names, size_t n,
+                     size_t *at, struct err *e)
 {
     struct strbuf known;
     int rc;
 
+    for (*at = 0; *at < n; ++*at)
+        if (same_name(name, names[*at]))
+            return 0;
     strbuf_init(&known);
     for (size_t i = 0; i < n; i++)
         strbuf_printf(&known, "%s%s", i ? ", " : "", names[i]);
@@ -49,42 +53,38 @@ static int unknown(const char *what, const char *name, const char *const *names,
 
 int coll_kind_parse(const char *name, enum coll_kind *out, struct err *e)
 {
-    size_t n = suggest_count(coll_kind_names);
+    size_t at;
 
-    for (size_t i = 0; i < n; i++)
-        if (same_name(name, coll_kind_names[i])) {
-            *out = kinds[i];
-            return 0;
-        }
-    return unknown("collective", name, coll_kind_names, n, e);
+    if (find_name("collective", name, coll_kind_names, suggest_count(coll_kind_names), &at, e))
+        return -1;
+    *out = kinds[at];
+    return 0;
 }
 
 int nccl_algo_parse(const char *name, uint32_t *bit, struct err *e)
 {
     const char *names[NCCL_ALGO_N];
+    size_t at;
 
-    for (int i = 0; i < NCCL_ALGO_N; i++) {
+    for (int i = 0; i < NCCL_ALGO_N; i++)
         names[i] = nccl_algo_name((enum nccl_algo)i);
-        if (same_name(name, names[i])) {
-            *bit = 1u << i;
-            return 0;
-        }
-    }
-    return unknown("algorithm", name, names, NCCL_ALGO_N, e);
+    if (find_name("algorithm", name, names, NCCL_ALGO_N, &at, e))
+        return -1;
+    *bit = 1u << at;
+    return 0;
 }
 
 int nccl_protocol_parse(const char *name, uint32_t *bit, struct err *e)
 {
     const char *names[PROTOCOL_N];
+    size_t at;
 
-    for (int i = 0; i < PROTOCOL_N; i++) {
+    for (int i = 0; i < PROTOCOL_N; i++)
         names[i] = nccl_protocol_name((enum coll_protocol)i);
-        if (same_name(name, names[i])) {
-            *bit = 1u << i;
-            return 0;
-        }
-    }
-    return unknown("protocol", name, names, PROTOCOL_N, e);
+    if (find_name("protocol", name, names, PROTOCOL_N, &at, e))
+        return -1;
+    *bit = 1u << at;
+    return 0;
 }
 
 /* ---- the cluster of a table ---- */
