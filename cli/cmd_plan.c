@@ -187,6 +187,11 @@ static int make_plan(struct setup *s, const struct opts *o, int argc, char **arg
         setup_plan(s, nodes->set ? nodes->u64s[0] : 0, layout, &s->arena, &plan, e) ||
         planner_plan(&plan, &evaluate_time, &s->arena, e))
         return -1;
+    if (plan.job.shard_group)
+        return err_set(e, ERR_UNSUPPORTED,
+                       "--shard-group %u: a plan file with copies of the states is not in this "
+                       "version; sim and compare predict it",
+                       plan.job.shard_group);
     if (file->set && write_plan(&plan, file->text, e))
         return -1;
     summary(&plan, (enum table_format)opts_get(o, "format")->u64, argc, argv, out);

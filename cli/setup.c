@@ -170,7 +170,7 @@ const struct opt setup_options[] = {
      .type = OPT_COUNT,
      .meta = "G",
      .dflt_note = "from the layout",
-     .help = "ranks that share one copy; only the whole world in this version"},
+     .help = "ranks that share one copy of the states: zero1 with adamw; else the whole world"},
     {.name = "tp",
      .type = OPT_COUNT,
      .meta = "N",
@@ -383,6 +383,25 @@ void setup_release(struct setup *s)
 
 /* ---- sizes ---- */
 
+/* ZeRO-1 with AdamW: states cut among G ranks, and W/G copies of them. */
+static int resolve_shard_group(const struct setup *s, struct job *j, struct err *e)
+{
+    const struct opt_val *v = opts_get(s->opts, "shard-group");
+
+    if (!v->set || v->u64 == j->gpus)
+        return 0;
+    if (strcasecmp(j->layout, "zero1") || j->optimizer != OPTIMIZER_ADAMW)
+        return err_set(
+            e, ERR_UNSUPPORTED,
+            "%s %llu: only the whole world (%u) in this version, but for zero1 with adamw",
+            opts_said(s->opts, "shard-group").s, (unsigned long long)v->u64, j->gpus);
+    if (!v->u64 || j->gpus % v->u64)
+        return err_set(e, ERR_INVALID, "%s %llu: expected a divisor of the %u ranks",
+                       opts_said(s->opts, "shard-group").s, (unsigned long long)v->u64, j->gpus);
+    j->shard_group = (uint32_t)v->u64;
+    return 0;
+}
+
 static int resolve_size(const struct setup *s, uint64_t nodes, struct job *j, struct err *e)
 {
     const struct opt_val *v = opts_get(s->opts, "gpus");
@@ -407,12 +426,7 @@ static int resolve_size(const struct setup *s, uint64_t nodes, struct job *j, st
                        opts_said(s->opts, "nodes").s, (unsigned long long)nodes);
     j->gpus = (uint32_t)gpus;
     j->nodes = (uint32_t)num_ceil_div(gpus, gpn);
-    if (opts_get(s->opts, "shard-group")->set && opts_get(s->opts, "shard-group")->u64 != gpus)
-        return err_set(e, ERR_UNSUPPORTED, "%s %llu: only the whole world (%llu) in this version",
-                       opts_said(s->opts, "shard-group").s,
-                       (unsigned long long)opts_get(s->opts, "shard-group")->u64,
-                       (unsigned long long)gpus);
-    return 0;
+    return resolve_shard_group(s, j, e);
 }
 
 static int resolve_batch(const struct setup *s, struct job *j, struct err *e)

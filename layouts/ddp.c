@@ -13,7 +13,7 @@
 
 #include <string.h>
 
-static uint64_t *bucket_bytes(const struct plan *plan, struct arena *a)
+uint64_t *ddp_bucket_bytes(const struct plan *plan, struct arena *a)
 {
     struct bucket *b = part_buckets(plan, plan->job.bucket_bytes, a);
     uint64_t *v = ARENA_NEW(a, uint64_t, plan->model.n_units);
@@ -46,7 +46,7 @@ static int lower(const struct plan *plan, bool every_micro, struct arena *a, str
     if (every_micro)
         l.move.reduce_bytes = l.move.grad_bytes = unit_bytes(plan, a);
     else if (plan->world > 1)
-        l.move.reduce_bytes = bucket_bytes(plan, a);
+        l.move.reduce_bytes = ddp_bucket_bytes(plan, a);
     lower_resident(&l);
     lower_forward_backward(&l);
     lower_optimizer_begin(&l);

@@ -4,7 +4,9 @@
 
 #include "layouts/layout.h"
 
-extern const struct layout layout_ddp;   /* ddp.c */
+extern const struct layout layout_ddp; /* ddp.c */
+/* Bytes that ddp all-reduces, at the unit that completes a bucket; [n_units] in arena. */
+uint64_t *ddp_bucket_bytes(const struct plan *plan, struct arena *a);
 extern const struct layout layout_zero1; /* zero1.c: zero1+gather, zero1+owner */
 extern const struct layout layout_zero3; /* zero3.c: zero3+stock, +gather, +gather-once, +owner */
 

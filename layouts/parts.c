@@ -45,9 +45,14 @@ enum dtype part_travel_dtype(const struct plan *plan)
     return plan->job.optimizer == OPTIMIZER_MUON ? plan->job.param_dtype : plan->job.grad_dtype;
 }
 
+uint32_t part_shards(const struct plan *plan)
+{
+    return plan->job.shard_group ? plan->job.shard_group : plan->world;
+}
+
 uint64_t part_slice(const struct plan *plan)
 {
-    return num_ceil_div(plan->model.total_params, plan->world);
+    return num_ceil_div(plan->model.total_params, part_shards(plan));
 }
 
 /* ---- segment tables ---- */

@@ -149,8 +149,10 @@ static void slice_states(struct lower *l, uint64_t at, uint64_t numel, uint64_t 
     while (at < end) {
         uint64_t r = at / slice, n = num_min(end, (r + 1) * slice) - at;
 
-        states[r] += whole ? bytes : layout_share(bytes, n, numel);
-        master[r] += l->j->master_weights ? dtype_bytes(DTYPE_FP32, n) : 0;
+        for (uint64_t copy = r; copy < l->n; copy += part_shards(l->plan)) {
+            states[copy] += whole ? bytes : layout_share(bytes, n, numel);
+            master[copy] += l->j->master_weights ? dtype_bytes(DTYPE_FP32, n) : 0;
+        }
         at += n;
     }
 }

@@ -93,7 +93,9 @@ uint64_t part_owned_bytes(const struct plan *plan, uint32_t unit, enum dtype d);
 /* In which a matrix travels to its products: Muon's momentum in the parameters' dtype; preconditioned optimizers start
  * from the gradient. */
 enum dtype part_travel_dtype(const struct plan *plan);
-/* Elements of the flat slice of a rank (ZeRO-1): slices of ceil(total/n). */
+/* Ranks that share one copy of ZeRO-1's states: the shard group, else the world. */
+uint32_t part_shards(const struct plan *plan);
+/* Elements of the flat slice of a rank (ZeRO-1): slices of ceil(total/shards). */
 uint64_t part_slice(const struct plan *plan);
 /* Owner segments of every unit, in `d` bytes, ordered by offset; neighbours of one owner merge. */
 struct segment_table part_owner_segments(const struct plan *plan, enum dtype d, struct arena *a);

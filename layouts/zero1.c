@@ -7,6 +7,9 @@
  * zero1+owner (Megatron layer-wise, Canzona DP): each matrix's state is whole on its owner; gradients are reduced to
  * owners, updated matrices travel from owner to all.
  *
+ * With a shard group of G < W ranks (AdamW only) there are W/G copies of the states: gradients are all-reduced as in ddp, and
+ * parameters gathered inside groups of G neighbours.
+ *
  * Bytes sent by all ranks: reduction (W-1) N s_g, refresh (W-1) times the padded bytes, and for every cut matrix with h
  * holders (h-1) times its bytes.
  */
@@ -54,9 +57,17 @@ static void refresh_add(struct lower *l, const struct op *o)
 static void refresh_slices(struct lower *l)
 {
     struct op o = refresh_op(l, "refresh", COLL_ALL_GATHER);
+    uint32_t shards = part_shards(l->plan);
 
-    o.coll.bytes = dtype_bytes(l->j->param_dtype, part_slice(l->plan) * l->n);
-    refresh_add(l, &o);
+    if (shards < l->n)
+        o.coll.group = program_add_group(&l->b, &(struct group){.name = "shards",
+                                                                .n_axes = 1,
+                                                                .size = {shards},
+                                                                .stride = {1},
+                                                                .n_members = shards});
+    o.coll.bytes = dtype_bytes(l->j->param_dtype, part_slice(l->plan) * shards);
+    if (shards > 1)
+        refresh_add(l, &o);
 }
 
 static void refresh_owned(struct lower *l, uint32_t table, const uint64_t *even)
@@ -92,6 +103,10 @@ static int zero1_lower(const struct plan *plan, struct arena *a, struct program 
         t = part_owner_segments(plan, plan->job.grad_dtype, a);
         l.move.reduce_table = program_add_segments(&l.b, &t);
         l.move.reduce_bytes = chunk_bytes(plan, plan->job.grad_dtype, a);
+    } else if (part_shards(plan) < plan->world) { /* every copy of the states needs all gradients */
+        l.move.reduce_kind = COLL_ALL_REDUCE;
+        l.move.reduce_bytes = ddp_bucket_bytes(plan, a);
+        l.move.piece_bytes = plan->job.bucket_bytes;
     } else if (many) {
         t = part_slice_segments(plan, part_buckets(plan, plan->job.bucket_bytes, a),
                                 plan->job.grad_dtype, a);
@@ -143,6 +158,18 @@ static int zero1_formula(const struct plan *plan, uint64_t bytes[PHASE_N], struc
         bytes[i] = 0;
     if (w == 1)
         return 0;
+    if (part_shards(plan) < w) {
+        uint64_t g = part_shards(plan), all = part_slice(plan) * g;
+        uint64_t piece = num_max(j->bucket_bytes / dtype_bytes(j->param_dtype, 1), 1);
+
+        if (layout_ddp.formula(plan, bytes, e))
+            return -1;
+        even = j->bucket_bytes && j->bucket_bytes < dtype_bytes(j->param_dtype, all)
+                   ? (all / piece * num_ceil_div(piece, g) + num_ceil_div(all % piece, g)) * g
+                   : all;
+        bytes[PHASE_REFRESH] = w / g * (g - 1) * dtype_bytes(j->param_dtype, even);
+        return 0;
+    }
     if (plan->strategy != STRATEGY_OWNER) {
         uint64_t piece = num_max(j->bucket_bytes / dtype_bytes(j->param_dtype, 1), 1),
                  all = part_slice(plan) * w;

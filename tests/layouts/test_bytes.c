@@ -110,6 +110,23 @@ END_TEST
  * matrices q k v o up0 up1 down on 0 2 1 0 2 1 0 of unit 0, the 8 vector elements on 1: shares of 4+4+8, 4+4+8, 4+4
  * elements; the largest is 16, so 48 elements travel instead of 40. In unit 1 matrices 7.. are on 0 2 1 0 2 1 0 again
  * (36 mod 3 = 0), vectors on 1: 48. Forward 2 units x 48 x 2 bytes over 2 edges: 384. */
+/* ZeRO-1 in shard groups: 16 ranks in groups of 1, 2, 8 and, as without groups, 16. */
+START_TEST(formulas_equal_programs_for_shard_groups)
+{
+    static const uint32_t groups[] = {1, 2, 8};
+    struct job j = plans_job();
+
+    j.optimizer = OPTIMIZER_ADAMW;
+    for (size_t i = 0; i < sizeof(groups) / sizeof(groups[0]); i++)
+        for (uint64_t bucket = 4096; bucket <= 1 << 26; bucket <<= 14) {
+            j.shard_group = groups[i];
+            j.bucket_bytes = bucket;
+            agree("block:layers=2,hidden=64,ffn=256,heads=4,mlp=gelu,vocab=100", "zero1", &j, 16,
+                  ALGO_RING);
+        }
+}
+END_TEST
+
 START_TEST(padding_is_in_the_formula)
 {
     struct job j = plans_job();
@@ -300,6 +317,7 @@ END_TEST
 
 SUITE_MAIN("layouts/bytes", formulas_equal_programs_for_every_layout_optimizer_world_and_model,
            formulas_equal_programs_for_every_bucket_and_dtype,
-           no_algorithm_but_padding_changes_the_total, padding_is_in_the_formula, ddp_by_hand,
-           zero1_by_hand, zero1_owner_by_hand, zero3_by_hand, owner_by_hand,
-           uneven_rows_are_padded_on_the_wire, zero1_gathers_at_most_one_matrix_a_boundary)
+           formulas_equal_programs_for_shard_groups, no_algorithm_but_padding_changes_the_total,
+           padding_is_in_the_formula, ddp_by_hand, zero1_by_hand, zero1_owner_by_hand,
+           zero3_by_hand, owner_by_hand, uneven_rows_are_padded_on_the_wire,
+           zero1_gathers_at_most_one_matrix_a_boundary)
