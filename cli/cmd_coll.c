@@ -260,6 +260,8 @@ static int read_measured(const char *path, const struct opts *o, struct asked *q
     if (!q->measured)
         return err_set(e, ERR_INVALID, "'%s': has no table of %s over %u ranks", path, q->name,
                        q->calls[0].n_ranks);
+    for (uint32_t i = 0; i < q->n_calls; i++) /* as the table was run */
+        q->calls[i].nccl.one_process |= q->measured->call.nccl.one_process;
     return 0;
 }
 
@@ -421,7 +423,10 @@ static void print(const struct asked *q, const struct table *t, enum table_forma
     const char *basis;
 
     nccl_band(&q->cluster, q->calls[0].kind, 1 << 20, q->n_nodes, &covered);
-    basis = !covered         ? "unvalidated: no measured table covers this fabric"
+    basis = !covered ? "unvalidated: no measured table covers such a call on this fabric"
+            : q->n_calls > 1 || q->calls[0].piece_bytes || q->calls[0].nccl.algos ||
+                    q->calls[0].nccl.protocols
+                ? "of the tables of this fabric, which have no such run: a lower bound"
             : q->n_nodes > 2 ? "extrapolated from measured tables of two nodes of this fabric"
                              : "validated by measured tables of this fabric";
     if (f == TABLE_AS_JSON) {
@@ -439,9 +444,10 @@ static void print(const struct asked *q, const struct table *t, enum table_forma
         return;
     }
     if (f != TABLE_AS_CSV)
-        strbuf_printf(out, "%s over %u ranks, %u x %s, %s%s; band: %s\n\n", q->name,
+        strbuf_printf(out, "%s over %u ranks, %u x %s, %s%s%s; band: %s\n\n", q->name,
                       q->calls[0].n_ranks, q->cluster.n_nodes, q->cluster.name,
                       q->calls[0].nccl.out_of_place ? "out of place" : "in place",
+                      q->calls[0].nccl.one_process ? ", one process a node" : "",
                       q->n_calls > 1 ? ", others at once" : "", basis);
     table_print(t, f, out);
 }

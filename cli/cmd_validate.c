@@ -17,7 +17,9 @@ static const struct opt rows[] = {
      .meta = "CLUSTER",
      .help = "of tables whose cluster is not bundled",
      .dflt_note = "made from the table's own system"},
-    {.name = "rows", .type = OPT_FLAG, .help = "also every size of the tables of collectives"},
+    {.name = "rows",
+     .type = OPT_FLAG,
+     .help = "also every size of the tables of collectives; in csv instead of steps"},
     {.name = "plot",
      .type = OPT_STRING,
      .meta = "PREFIX",
@@ -253,8 +255,8 @@ static void print(const struct validation *v, enum table_format f, bool with_siz
     fill_scores(v, &sums);
     if (f == TABLE_AS_JSON) {
         print_json(&steps, &sizes, &sums, argc, argv, out);
-    } else if (f == TABLE_AS_CSV) { /* one table: what was measured, row by row */
-        table_print(v->n_steps || !v->n_tables ? &steps : &sizes, f, out);
+    } else if (f == TABLE_AS_CSV) { /* one table: steps, or with --rows the sizes of collectives */
+        table_print(with_sizes || !v->n_steps ? &sizes : &steps, f, out);
     } else {
         if (v->n_steps) {
             table_print(&steps, f, out);

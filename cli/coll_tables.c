@@ -190,8 +190,8 @@ static int read_row(const struct json_at *at, struct coll_row *r, struct arena *
 
     if (json_is_object(at, e) || json_only_keys(at, keys, sizeof(keys) / sizeof(keys[0]), e) ||
         json_u64(at, "bytes", 1, UINT64_C(1) << 50, &r->n_bytes, e) ||
-        json_double(at, "time_us", JSON_ABOVE_0, 1e12, &r->time_us, e) ||
-        json_double_or(at, "inplace_time_us", JSON_ABOVE_0, 1e12, 0, &r->inplace_us, e) ||
+        json_double(at, "time_us", 1e-3, 1e12, &r->time_us, e) ||
+        json_double_or(at, "inplace_time_us", 1e-3, 1e12, 0, &r->inplace_us, e) ||
         json_str_or(at, "distrust", NULL, &why, e))
         return -1;
     r->distrust = why ? arena_strdup(a, why) : NULL;
@@ -339,8 +339,13 @@ int coll_table_predict(struct coll_table *t, struct err *e)
         struct call_time out;
 
         call.n_bytes = t->rows[i].n_bytes;
-        if (call_times(&t->cluster, &call, 1, &out, e))
-            return err_prefix(e, "table '%s'", t->id);
+        if (call_times(&t->cluster, &call, 1, &out, e)) {
+            if (e->code != ERR_UNSUPPORTED)
+                return err_prefix(e, "table '%s'", t->id);
+            snprintf(t->why, sizeof(t->why), "%.190s", e->msg);
+            t->skipped = t->why;
+            return 0;
+        }
         t->rows[i].predicted_us = (double)out.alone_ps / 1e6;
         t->rows[i].nccl = out.nccl;
     }

@@ -24,6 +24,7 @@ struct coll_table {
     const char *cluster_name; /* as the file says, "" */
     struct cluster cluster;   /* resized; unless skipped */
     struct call call;         /* n_bytes is each row's */
+    char why[200];            /* room for `skipped` */
     struct coll_row *rows;
     size_t n_rows;
 };
@@ -43,7 +44,7 @@ bool coll_tables_here(const struct json_at *top);
 /* All tables of the document. `cluster`: one as on the command line, or NULL: for tables without a bundled one, or `always`. */
 int coll_tables_read(const struct json_at *top, const char *cluster, bool always, struct arena *a,
                      struct coll_table **list, size_t *n, struct err *e);
-/* Fills in predictions with the table's cluster. */
+/* Fills in predictions with the table's cluster; what the model has no way for becomes `skipped`. */
 int coll_table_predict(struct coll_table *t, struct err *e);
 
 #endif

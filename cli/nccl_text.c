@@ -48,14 +48,14 @@ static void rank_line(struct test *t, const char *line)
     id = strtol(pid + 3, NULL, 10);
     for (on += 4; *on == ' ';)
         on++;
-    n = strcspn(on, " \n");
+    n = strcspn(on, " \r\n");
     copy(name, on, n);
     if (t->ranks == 0) {
         const char *gpu = strchr(line, ']');
 
         t->first_pid = id;
         if (gpu)
-            copy(t->gpu, gpu + 1, strcspn(gpu + 1, "\n"));
+            copy(t->gpu, gpu + 1, strcspn(gpu + 1, "\r\n"));
     } else if (id == t->first_pid && !strcmp(name, t->host[0])) {
         t->one_process = true;
     }
@@ -68,8 +68,17 @@ static void rank_line(struct test *t, const char *line)
     t->ranks++;
 }
 
+static bool positive(const char *word, double most)
+{
+    char *end;
+    double x = strtod(word, &end);
+
+    return !*end && x > 0 && x <= most;
+}
+
 /* "size count type redop root time algbw busbw #wrong time algbw busbw #wrong"; in place may be missing or N/A. */
-static void data_line(struct test *t, const char *line)
+static int data_line(struct test *t, const char *path, uint32_t number, const char *line,
+                     struct err *e)
 {
     char word[16][NAME];
     cJSON *row;
@@ -78,21 +87,30 @@ static void data_line(struct test *t, const char *line)
     while (n < 16 && *line && *line != '\n') {
         size_t len;
 
-        while (*line == ' ' || *line == '\t')
-            line++;
+        line += strspn(line, " \t\r");
         len = strcspn(line, " \t\r\n");
         if (len)
             copy(word[n++], line, len);
         line += len;
     }
-    if (n < 8 || strtod(word[0], NULL) < 1 || strtod(word[5], NULL) <= 0)
-        return;
+    if (n < 8)
+        return err_set(
+            e, ERR_PARSE,
+            "'%s': line %u has %d columns, expected nccl-tests' size, count, type, redop, "
+            "root, time, algbw, busbw, ...",
+            path, number, n);
+    if (!positive(word[0], 0x1p50) || !positive(word[5], 1e12))
+        return err_set(e, ERR_PARSE, "'%s': line %u: size %s and time %s us, expected numbers > 0",
+                       path, number, word[0], word[5]);
     row = json_add_object(t->rows, NULL);
     json_add_u64(row, "bytes", (uint64_t)strtod(word[0], NULL));
     json_add_double(row, "time_us", strtod(word[5], NULL));
     if (n > 9 && strtod(word[9], NULL) > 0)
         json_add_double(row, "inplace_time_us", strtod(word[9], NULL));
+    if (n > 8 && strtod(word[8], NULL) > 0)
+        json_add_str(row, "distrust", "nccl-tests counted wrong elements");
     t->n_rows++;
+    return 0;
 }
 
 static int comment_line(struct test *t, const char *path, const char *line, struct err *e)
@@ -170,18 +188,20 @@ static int finish(struct test *t, const char *path, struct strbuf *out, struct e
 int nccl_text_to_json(const char *path, const char *text, struct strbuf *out, struct err *e)
 {
     struct test *t = mem_alloc(1, sizeof(*t));
+    uint32_t number = 0;
     int status = 0;
 
     t->rows = json_new_array();
     while (*text && !status) {
         const char *end = strchr(text, '\n'), *at = text;
 
+        number++;
         while (*at == ' ' || *at == '\t')
             at++;
         if (*at == '#')
             status = comment_line(t, path, at, e);
         else if (isdigit((unsigned char)*at))
-            data_line(t, at);
+            status = data_line(t, path, number, at, e);
         text = end ? end + 1 : text + strlen(text);
     }
     if (!status)

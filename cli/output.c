@@ -60,9 +60,8 @@ static int check_writable(const char *path, struct err *e)
 
 int output_check_targets(const struct opts *o, struct err *e)
 {
-    static const char *const outs[] = {"output", "trace", "steps-file"}, *const ins[] = {
-                                                                             "cluster", "job",
-                                                                             "plan", "tokens"};
+    static const char *const outs[] = {"output", "trace", "steps-file"};
+    static const char *const ins[] = {"cluster", "job", "plan", "tokens", "measured", "calibrate"};
     char config[4096];
 
     for (size_t i = 0; i < sizeof(outs) / sizeof(outs[0]); i++) {

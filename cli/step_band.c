@@ -27,12 +27,22 @@ static const struct {
      "matrixfsdp: blocks of 16 to 128 layers on 8 to 64 A100; stock"},
 };
 
+/* Jobs of the kind that was measured: a bundled machine as it is, models and sequences of the size of the rows, 16-bit parameters. */
+static bool usual(const struct plan *plan, bool muon)
+{
+    const struct job *j = &plan->job;
+
+    return !strchr(plan->cluster.name, ':') && plan->model.total_params >= (muon ? 1e9 : 1e8) &&
+           j->seq_len >= 1024 && j->seq_len <= 16384 && j->param_dtype != DTYPE_FP32 &&
+           j->ns_steps <= 5;
+}
+
 double step_band(const struct plan *plan, const char **basis)
 {
     const struct job *j = &plan->job;
 
     for (size_t i = 0; i < sizeof(covered) / sizeof(covered[0]); i++)
-        if (strstr(plan->cluster.device.name, covered[i].device) &&
+        if (usual(plan, covered[i].muon) && strstr(plan->cluster.device.name, covered[i].device) &&
             !strcmp(plan->layout_full, covered[i].layout) &&
             (j->optimizer == OPTIMIZER_MUON) == covered[i].muon &&
             (j->optimizer == OPTIMIZER_ADAMW) != covered[i].muon &&

@@ -275,7 +275,10 @@ static void errors_to_bands(struct errors *x, struct coll_constants *c)
 
             if (n >= 10) {
                 qsort(x->of[net][b], n, sizeof(double), by_value);
-                (net ? c->net_band : c->band)[b] = x->of[net][b][(n * 9 + 9) / 10 - 1];
+                double width = x->of[net][b][(n * 9 + 9) / 10 - 1];
+
+                /* a band as wide as the value says nothing */
+                (net ? c->net_band : c->band)[b] = width < 1 ? fmax(width, 0.001) : 0;
             }
             mem_free(x->of[net][b]);
         }
@@ -297,7 +300,9 @@ static const char *says(const struct leastsq_param *p)
     if (p->at_bound)
         return "at the end of its physical range: the model lacks something here";
     if (!(p->spread < 0.5))
-        return "not told: kept near where it was";
+        return fabs(log(p->value / p->start)) < 0.3
+                   ? "not told: kept near where it was"
+                   : "not told, and moved with others: measure more, or fix it by hand";
     return p->spread > 0.15 ? "roughly" : "well";
 }
 
@@ -421,7 +426,7 @@ int topo_calibrate(const struct topo_calibration *k, struct cluster *c, struct a
     struct leastsq_param p[N_TUNABLES];
     struct errors errors = {0};
     struct cluster before;
-    struct score all;
+    struct score all, was;
 
     if (read_files(k, &f, a, e))
         return -1;
@@ -435,7 +440,15 @@ int topo_calibrate(const struct topo_calibration *k, struct cluster *c, struct a
     if (fit(&f, p, e))
         return -1;
     report_constants(&f, &before, p, a, constants);
+    was = all;
     all = report_tables(&f, "", a, scores);
+    if (all.sum_abs[SCORE_ALL] > 1.05 * was.sum_abs[SCORE_ALL])
+        return err_set(
+            e, ERR_INVALID,
+            "the fit has %.1f %% mean error, the description %.1f %%: the tables contradict "
+            "each other, or are of another machine",
+            all.sum_abs[SCORE_ALL] / (double)all.n[SCORE_ALL],
+            was.sum_abs[SCORE_ALL] / (double)was.n[SCORE_ALL]);
     score_row(scores, "all, fitted", &all, true);
     if (k->leave_one_out ? leave_one_out(&f, &before, a, scores, &errors, e) : 0)
         return -1;

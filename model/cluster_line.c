@@ -125,6 +125,8 @@ static int set_nics(struct line *l, const char *key, const char *value)
         cluster_assume(c, l->a, "node.nic.efficiency", l->base);
         cluster_assume(c, l->a, "collectives.net_step", l->base);
     }
+    if (Bps * each != c->nic_Bps || n != c->nics_per_node)
+        memset(c->coll.net_band, 0, sizeof(c->coll.net_band)); /* no table is of such a network */
     c->nics_per_node = n;
     c->nic_Bps = Bps * each;
     for (uint32_t g = c->gpus_per_node; g-- > 0;) {
@@ -161,8 +163,18 @@ static int set_node(struct line *l, const char *key, const char *value)
 
 static int set_nvlink(struct line *l, const char *key, const char *value)
 {
+    double was = l->c->nvlink_Bps;
+
     given(l, "node.nvlink.rate", key, value);
-    return rate(l, key, value, &l->c->nvlink_Bps);
+    if (rate(l, key, value, &l->c->nvlink_Bps))
+        return -1;
+    if (l->c->nvlink_Bps == was)
+        return 0;
+    l->c->coll.nvls.rate_Bps *= l->c->nvlink_Bps / was; /* the switch adds what the links bring */
+    cluster_assume(l->c, l->a, "collectives.nvls", l->base);
+    memset(l->c->coll.band, 0, sizeof(l->c->coll.band)); /* no table is of such a machine */
+    memset(l->c->coll.net_band, 0, sizeof(l->c->coll.net_band));
+    return 0;
 }
 
 static int set_memory(struct line *l, const char *key, const char *value)
@@ -205,6 +217,8 @@ static int set_oversub(struct line *l, const char *key, const char *value)
                        "cluster '%.200s': oversub=%.20s wants leaves, and '%.100s' is one level: "
                        "add leaf=NODES",
                        l->what, value, l->base);
+    if (x != l->c->oversubscription)
+        memset(l->c->coll.net_band, 0, sizeof(l->c->coll.net_band));
     l->c->oversubscription = x;
     given(l, "fabric.oversubscription", key, value);
     return 0;

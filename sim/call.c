@@ -125,9 +125,10 @@ int call_times(const struct cluster *c, const struct call *calls, uint32_t n, st
         coll_cache_init(&caches[i], &p, &domains, &calls[i].nccl);
         x = coll_get(&caches[i], &p.ops[i], &at, calls[i].algo);
         if (!x->possible) {
-            status = err_set(e, ERR_UNSUPPORTED,
-                             "NCCL has no %s over %u ranks here with this algorithm and protocol",
-                             coll_kind_name(calls[i].kind), calls[i].n_ranks);
+            status = err_set(
+                e, ERR_UNSUPPORTED,
+                "this version has no %s over %u ranks here with this algorithm and protocol",
+                coll_kind_name(calls[i].kind), calls[i].n_ranks);
             goto out;
         }
         out[i] = (struct call_time){.alone_ps = x->alone_ps, .nccl = x->nccl, .algo = x->algo};

@@ -201,6 +201,7 @@ bool nccl_time(const struct cluster *c, const struct nccl_call *call, enum nccl_
     case NCCL_NVLS:
     case NCCL_NVLS_TREE:
         if (!all_reduce || k->nvls.rate_Bps <= 0 || call->per_node < k->nvls.min_gpus ||
+            call->n < call->nodes * call->per_node || /* every node brings as many */
             (call->nodes > 1) != (algo == NCCL_NVLS_TREE))
             return false;
         nvls(c, call, out);
@@ -305,7 +306,8 @@ double nccl_band(const struct cluster *c, enum coll_kind kind, uint64_t n_bytes,
     enum band_size b = nccl_band_size(n_bytes);
     double band = (n_nodes > 1 ? c->coll.net_band : c->coll.band)[b];
 
-    *covered = band > 0;
+    /* between nodes only all-reduce and all-gather have tables */
+    *covered = band > 0 && (n_nodes < 2 || nccl_band_factor(kind) == 1);
     if (!*covered)
         band = unknown[b];
     if (n_nodes > 2)
