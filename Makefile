@@ -129,7 +129,7 @@ SCRIPTS := $(filter-out %/lib.sh,$(sort $(wildcard tests/mpi/*.sh tests/gpu/*.sh
 C_FILES     := $(sort $(wildcard $(foreach d,$(FOLDERS) tests tests/*,$(d)/*.c $(d)/*.h $(d)/*.cu $(d)/*.cuh $(d)/*.cc)))
 
 .PHONY: all run test test-run check-san check-deps ptxas fuzz fuzz-run model-table bench bench-sim bench-exec check-exec gpu-bundle gpu-check standin format format-check \
-        install install-files uninstall clean help \
+        install install-files uninstall clean help experiments \
         install-deps tests FORCE
 
 all: $(PROGRAMS) $(MODULES) $(LIB)
@@ -367,6 +367,12 @@ standin: $(OBJ)/tests/cuda/test_backend
 	@echo 'layout             gather       model     ranks  kernels  copies collectives  messages  waits   bytes sent  bits, bytes'
 	@STANDIN_TABLE=1 CK_FORK=no CK_TIMEOUT_MULTIPLIER=10 $(OBJ)/tests/cuda/test_backend | grep equal
 
+# Every experiment but 90-hardware; results and pictures in build/experiments. Under two minutes.
+experiments: all
+	@set -e; for e in experiments/0*/; do n=$$(basename $$e); mkdir -p $(BUILD)/experiments; \
+	  BALLAST=$(BUILD)/ballast sh $$e/run.sh >$(BUILD)/experiments/$$n.log 2>&1 || { cat $(BUILD)/experiments/$$n.log; exit 1; }; \
+	  echo "$$n: $$(grep '^=>' $(BUILD)/experiments/$$n.log || tail -1 $(BUILD)/experiments/$$n.log)"; done
+
 gpu-check: gpu-bundle
 	@BUILD='$(BUILD)' sh tools/gpu-check.sh
 
@@ -427,6 +433,7 @@ help:
 	@echo "  model-table   totals, matrices, tail and time of MODELS='dir/*.json'"
 	@echo '  bench         run the benchmarks; bench-sim the simulator on one core (docs/ENGINE.md); bench-exec trains on this machine, RANKS=4'
 	@echo '  check-exec    the proof of exec over layouts and ranks, a table, RANKS="1 2 3 4 7 8 64"'
+	@echo '  experiments   every experiment but 90-hardware, into build/experiments'
 	@echo '  gpu-check     all that one NVIDIA GPU can say; gpu-bundle: a folder that does it elsewhere'
 	@echo '  standin       what the cuda backend calls, run by run, on a stand-in for the GPU'
 	@echo '  format        clang-format all C; format-check only looks'
