@@ -32,7 +32,7 @@ static bool usual(const struct plan *plan, bool muon)
 {
     const struct job *j = &plan->job;
 
-    return !strchr(plan->cluster.name, ':') && plan->model.total_params >= (muon ? 1e9 : 1e8) &&
+    return !strpbrk(plan->cluster.name, ":/.") && plan->model.total_params >= (muon ? 1e9 : 1e8) &&
            j->seq_len >= 1024 && j->seq_len <= 16384 && j->param_dtype != DTYPE_FP32 &&
            j->ns_steps <= 5;
 }

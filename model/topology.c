@@ -482,6 +482,8 @@ int topology_to_cluster(const struct topology *t, const struct cluster *base, st
         c->domain_nodes = 1;
     }
     c->gpus_per_node = t->n_gpus;
+    memset(c->coll.net_band, 0,
+           sizeof(c->coll.net_band)); /* no table is of this machine's network */
     cluster_set_source(c, a, "node.gpus", source);
     number_switches(t, a, s);
     if (set_nvlink(t, source, a, c, e) || set_nics(t, s, base ? base : &own, base, source, a, c, e))
