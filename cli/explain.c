@@ -142,7 +142,8 @@ static void try_layouts(struct search *s)
 
         if (layout_resolve(names[i], p.job.optimizer, s->a, &l, &st, &full, &e))
             continue;
-        known = !strcmp(full, base->layout_full);
+        known = !strcmp(full, base->layout_full) ||
+                (st == STRATEGY_OWNER && p.job.optimizer == OPTIMIZER_ADAMW); /* cut freely */
         for (size_t k = 0; k < n; k++)
             known |= !strcmp(full, seen[k]);
         if (known)
@@ -192,6 +193,16 @@ static void try_dtypes(struct search *s)
         p.job.master_weights = false;
         try_it(s, &p, false, "--master-weights no", "rounds updates");
     }
+}
+
+static void try_compiled(struct search *s)
+{
+    struct plan p = again(s);
+
+    if (p.job.framework != FRAMEWORK_FSDP2)
+        return;
+    p.job.framework = FRAMEWORK_FSDP2_COMPILED;
+    try_it(s, &p, false, "--framework fsdp2-compiled", "compiled layers");
 }
 
 static void try_nics(struct search *s)
@@ -284,6 +295,7 @@ void explain_find(const struct evaluation *base, struct arena *a, struct explana
     try_layouts(&s);
     try_batch(&s);
     try_dtypes(&s);
+    try_compiled(&s);
     try_nics(&s);
     qsort(out->list, out->n, sizeof(*out->list), best_first);
     choose_best(out);
@@ -362,6 +374,24 @@ static void say_waiting(const struct prediction *p, struct strbuf *out)
                       (double)others / MS, percent(p, others));
 }
 
+/* More than what the smooth change from one regime to the other leaves when the host is twice as fast. */
+static void say_launch(const struct prediction *p, struct strbuf *out)
+{
+    const char *sep = ": ";
+
+    for (int ph = 0; ph < PHASE_N; ph++) {
+        if (p->stretch[ph] < 1.05)
+            continue;
+        if (sep[0] == ':')
+            strbuf_puts(out, "- Launch-bound: the host is slower than the GPU in layers");
+        strbuf_printf(out, "%s%s takes %.2f times its kernels' own time", sep,
+                      phase_name((enum phase)ph), p->stretch[ph]);
+        sep = ", ";
+    }
+    if (sep[0] == ',')
+        strbuf_puts(out, ".\n");
+}
+
 static void say_limit(const struct evaluation *x, struct strbuf *out)
 {
     const struct prediction *p = &x->p;
@@ -383,6 +413,7 @@ static void say_step(const struct evaluation *x, struct strbuf *out)
     const struct prediction *p = &x->p;
 
     say_kernels(p, out);
+    say_launch(p, out);
     say_waiting(p, out);
     strbuf_printf(out, "- The optimizer's phase: %.1f ms (%.1f %%), %.1f of them its kernels.\n",
                   (double)p->optimizer_ps / MS, percent(p, p->optimizer_ps),
@@ -491,6 +522,9 @@ cJSON *explain_json(const struct explanation *x)
                                 (double)p->exposed_ps[ph][k] / MS);
         }
     json_add_double(doc, "waiting_for_ranks_ms", (double)others_ps(p) / MS);
+    o = json_add_object(doc, "launch_stretch");
+    for (int ph = 0; ph < PHASE_N; ph++)
+        json_add_double(o, phase_name((enum phase)ph), p->stretch[ph]);
     limit = json_add_object(doc, "limit");
     json_add_str(limit, "resource", sim_resource_name(p->bottleneck));
     json_add_double(limit, "busy", p->busy[p->bottleneck]);

@@ -7,6 +7,34 @@ out=${OUT:-build/experiments/$name}
 mkdir -p "$out" || exit 1
 [ -x "$ballast" ] || { echo "$name: no $ballast: run make first" >&2; exit 1; }
 
+measured=experiments/03-steps/measured # published steps and memory, each row with its source
+
+# rows FILE: a line a measured row: id metric measured predicted error-percent. A row that cannot be predicted is an error.
+rows() {
+    "$ballast" validate "$1" --format csv >"$out/rows.csv" || exit
+    awk -F, '
+        { gsub(/"[^"]*"/, "text") } # quoted text has commas
+        NR == 1 { for (i = 1; i <= NF; i++) c[$i] = i; next }
+        $c["predicted"] == "" { print "no prediction for " $1 >"/dev/stderr"; exit 3 }
+        { print $c["id"], $c["metric"], $c["measured"], $c["predicted"], $c["error_percent"] }' "$out/rows.csv"
+    status=$?
+    rm -f "$out/rows.csv"
+    [ $status -eq 0 ] || exit $status
+}
+
+# errors: of such lines, on stdin: mean and largest.
+errors() {
+    awk '{ e = $5 < 0 ? -$5 : $5; sum += e; n++; if (e > most) most = e }
+    END { printf "mean error %.1f %%, largest %.1f %% of %d rows", sum / n, most, n }'
+}
+
+# column NAME...: the values of csv columns by their names in the header, a line a row. For files without quoted commas before them.
+column() {
+    awk -F, -v names="$*" '
+        NR == 1 { for (i = 1; i <= NF; i++) c[$i] = i; n = split(names, name, " "); next }
+        { for (i = 1; i <= n; i++) printf "%s%s", $c[name[i]], i < n ? " " : "\n" }'
+}
+
 # draw NAME: plot.gp of the experiment into $out/NAME.svg and NAME.png; data is in $out.
 draw() {
     if ! command -v gnuplot >/dev/null; then
@@ -22,19 +50,4 @@ draw() {
 # The last line: what came out, for make experiments.
 headline() {
     echo "=> $*"
-}
-
-# rows FILE: a measured file as predicted, "id metric measured predicted" a line.
-rows() {
-    "$ballast" validate "$1" --format csv | awk -F, '
-    NR > 1 && match($0, /,(step_ms|optimizer_ms|memory_gib|memory_alloc_gib|tokens_per_s_per_gpu|mfu),/) {
-        metric = substr($0, RSTART + 1, RLENGTH - 2)
-        split(substr($0, RSTART + RLENGTH), v, ",")
-        print $1, metric, v[1], v[2]
-    }'
-}
-# errors: of such lines, "mean worst" in percent.
-errors() {
-    awk '{ e = 100 * ($4 / $3 - 1); e = e < 0 ? -e : e; sum += e; n++; if (e > most) most = e }
-    END { printf "mean error %.1f %%, largest %.1f %% of %d rows", sum / n, most, n }'
 }

@@ -142,6 +142,17 @@ static void compute_time(const struct run *r, struct prediction *out)
     out->exposed_comm_ps = out->step_ps - out->compute_ps;
 }
 
+static void stretches(const struct run *r, struct prediction *out)
+{
+    uint32_t n = r->p->model->n_classes;
+
+    for (uint32_t i = 0; i < PHASE_N; i++)
+        out->stretch[i] = 1;
+    for (uint32_t i = 0; r->stretch && i < PHASE_N * n; i++)
+        if (r->stretch[i] > out->stretch[i / n])
+            out->stretch[i / n] = r->stretch[i];
+}
+
 static void resources(const struct run *r, struct prediction *out)
 {
     const struct fabric *f = &r->cache.fabric;
@@ -281,6 +292,7 @@ int sim_predict(const struct program *p, const struct cluster *c, const struct s
     phases(&r, out);
     critical_path(&r, out);
     compute_time(&r, out);
+    stretches(&r, out);
     resources(&r, out);
     bytes(&r, out);
     run_memory(&r, &out->memory);

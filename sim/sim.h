@@ -86,6 +86,8 @@ struct prediction {
     /* the waiting in time_ps by phase and kind of the collective; what is left of exposed_comm_ps is waiting for kernels of
      * other ranks */
     int64_t exposed_ps[PHASE_N][COLL_N];
+    double stretch
+        [PHASE_N]; /* of the layers that the host launches most slowly: their time over the device's; 1: none */
     int64_t path_ps[TIME_N]; /* of the critical path, wherever it runs; sums to step_ps */
     double busy[RESOURCE_N]; /* of the busiest instance, share of step time */
     uint32_t busy_instance[RESOURCE_N];

@@ -4,8 +4,9 @@
 # Status 0 when the command ran (also without gnuplot: then without a picture), else the command's.
 cd "$(dirname "$0")/../.." || exit 1
 ballast=${BALLAST:-build/ballast}
-mkdir -p build || exit 1
-picture='--plot build/compare'
+out=${OUT:-build}
+mkdir -p "$out" || exit 1
+picture="--plot $out/compare"
 command -v gnuplot >/dev/null || picture=
 "$ballast" compare qwen3-32b --cluster dgx-a100 --nodes 8 --optimizer muon \
     --state-dtype bf16 --master-weights no $picture
@@ -13,7 +14,7 @@ status=$?
 [ $status -le 1 ] || exit $status # 1: no layout fits
 echo
 if [ -n "$picture" ]; then
-    echo "The picture: build/compare.svg and build/compare.png"
+    echo "The picture: $out/compare.svg and $out/compare.png"
 else
     echo "No picture: gnuplot is not installed (package gnuplot-nox)."
 fi

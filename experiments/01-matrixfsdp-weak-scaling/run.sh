@@ -1,17 +1,14 @@
 #!/bin/sh
 # Weak scaling of MatrixFSDP (arXiv 2607.05895): predicted beside published.
 # 16, 32, 64, 128 layers of its benchmark block on 1, 2, 4, 8 nodes of 8 A100; stock against owner.
-# Expected: less than a second; the table of README.md. With gnuplot: build/weak-scaling.svg.
-cd "$(dirname "$0")/../.." || exit 1
-ballast=${BALLAST:-build/ballast}
-out=build/weak-scaling
-mkdir -p build || exit 1
-: >$out.csv || exit 1
+# Expected: less than a second; the table of README.md. With gnuplot: weak-scaling.svg and .png.
+here=$(cd "$(dirname "$0")" && pwd) && cd "$here/../.." && . experiments/common.sh || exit 1
+: >"$out/weak-scaling.csv" || exit 1
 for size in 16:1 32:2 64:4 128:8; do
     "$ballast" compare "block:layers=${size%:*},hidden=4096,ffn=16384,heads=32,mlp=split-up" \
         --cluster matrixfsdp-a100 --nodes "${size#*:}" --optimizer muon --ns-steps 2 --state-dtype bf16 \
         --master-weights no --recompute full --micro-batch 1 --planner role-greedy \
-        --layouts zero3+stock,owner --format csv >>$out.csv || exit
+        --layouts zero3+stock,owner --format csv >>"$out/weak-scaling.csv" || exit
 done
 awk -F, '
 BEGIN {
@@ -49,10 +46,7 @@ END {
     for (i = 1; i <= n; i++)
         printf "%d %.6g %.6g %s %s %.6g %.6g %s %s\n", 2 ^ (i - 1), opt["stock", i], opt["owner", i], stock_opt[i],
             owner_opt[i], all["stock", i], all["owner", i], stock_all[i], owner_all[i] >data
-}' data=$out.dat $out.csv || exit
-if ! command -v gnuplot >/dev/null; then
-    echo "No picture: gnuplot is not installed (package gnuplot-nox)."
-    exit 0
-fi
-gnuplot -e "out='$out'" experiments/01-matrixfsdp-weak-scaling/plot.gp || exit
-echo "The picture: $out.svg"
+}' data="$out/weak-scaling.dat" "$out/weak-scaling.csv" || exit
+draw weak-scaling
+rows $here/measured/matrixfsdp-weak-scaling.json >"$out/rows.dat" || exit
+headline "$(errors <"$out/rows.dat")"

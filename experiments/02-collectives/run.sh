@@ -1,10 +1,7 @@
 #!/bin/sh
 # Predicts the tables of measured/, fits the constants with each table left out, draws the errors. About a minute.
+here=$(cd "$(dirname "$0")" && pwd) && cd "$here/../.." && . experiments/common.sh || exit 1
 set -e
-cd "$(dirname "$0")/../.."
-ballast=${BALLAST:-build/ballast}
-out=${1:-build/experiments/02-collectives}
-mkdir -p "$out"
 m=experiments/02-collectives/measured
 "$ballast" validate $m/*.json | tee "$out/tables.txt"
 for fit in dgx-a100:a100-node hgx-h100-ndr:h100-node hgx-b200:b200-node hgx-h100-ndr:ndr-2-nodes; do
@@ -16,3 +13,4 @@ done
 "$ballast" coll all_reduce --cluster hgx-h100-ndr --nodes 2 --measured $m/ndr-2-nodes.json --plot "$out/h100-2n-all_reduce" >/dev/null
 echo
 echo "pictures: $out/*.png"
+headline "all tables: $(awk '/^overall/ { print "mean error " $5 " % of " $2 " rows, from 32 MiB on " $8 " %" }' "$out/tables.txt")"

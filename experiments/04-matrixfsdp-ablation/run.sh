@@ -6,10 +6,6 @@ job='block:layers=64,hidden=4096,ffn=16384,heads=32,mlp=split-up --cluster matri
      --state-dtype bf16 --master-weights no --recompute full --micro-batch 1'
 published=$here/published.dat
 
-# A value of a csv row by its name in the header.
-column() {
-    awk -F, -v name="$1" 'NR == 1 { for (i = 1; i <= NF; i++) c[$i] = i; next } { print $c[name] }'
-}
 step() { # nodes algorithm
     "$ballast" sim $job --nodes "$1" --planner role-greedy --gather "$2" --format csv >"$out/row.csv"
     [ $? -le 1 ] || exit 3 # 1: it does not fit

@@ -1,18 +1,28 @@
 #!/bin/sh
-# Stock against owners over sequence lengths: 32 layers of MatrixFSDP's block on 8 A100. Expected: a second.
+# MatrixFSDP's sequence sweep: 32 layers on one node of 8 A100, 1k to 16k tokens, stock and owners, predicted beside published.
+# Expected: a second; the table of README.md, sequences.svg and .png.
 here=$(cd "$(dirname "$0")" && pwd) && cd "$here/../.." && . experiments/common.sh || exit 1
-rows experiments/03-steps/measured/matrixfsdp-sequences.json >"$out/rows.txt" || exit
+rows $measured/matrixfsdp-sequences.json >"$out/rows.dat" || exit
+# matrixfsdp-seq1024-stock-step_ms -> a line a length: tokens, then published and predicted of each
 awk '
-{ split($1, p, "-"); seq = substr(p[2], 4); measured[seq, p[3], $2] = $3; predicted[seq, p[3], $2] = $4; if (!(seq in seen)) { seen[seq]; order[++n] = seq } }
-function cell(who, metric,   m, q) { m = measured[s, who, metric]; q = predicted[s, who, metric]; return sprintf("%7.0f %7.0f %+5.0f%%", m, q, 100 * (q / m - 1)) }
+{
+    split($1, part, "-"); tokens = substr(part[2], 4)
+    key = part[3] " " $2
+    if (!(tokens in seen)) { seen[tokens]; order[++n] = tokens }
+    published[tokens, key] = $3; predicted[tokens, key] = $4
+}
 END {
-    print "                  stock step            owner step       stock optimizer       owner optimizer"
-    print "  seq  paper    ours         paper    ours         paper    ours         paper    ours"
+    k = split("stock step_ms,owner step_ms,stock optimizer_ms,owner optimizer_ms", keys, ",")
     for (i = 1; i <= n; i++) {
-        s = order[i]
-        printf "%5d%s %s %s %s\n", s, cell("stock", "step_ms"), cell("owner", "step_ms"), cell("stock", "optimizer_ms"), cell("owner", "optimizer_ms")
-        print s, measured[s, "stock", "step_ms"], predicted[s, "stock", "step_ms"], measured[s, "owner", "step_ms"], predicted[s, "owner", "step_ms"] >data
+        printf "%d", order[i]
+        for (j = 1; j <= k; j++) printf " %s %.1f", published[order[i], keys[j]], predicted[order[i], keys[j]]
+        print ""
     }
-}' data="$out/steps.dat" "$out/rows.txt" || exit
+}' "$out/rows.dat" >"$out/sequences.dat"
+awk '
+BEGIN { printf "ms      %-25s %-25s %-25s %-25s\ntokens", "  stock step", "  owner step", "  stock optimizer", "  owner optimizer"
+        for (i = 1; i <= 4; i++) printf "%10s %9s %5s", "published", "predicted", "%"; print "" }
+{ printf "%-6d", $1; for (i = 2; i <= 8; i += 2) printf "%10.0f %9.0f %+5.0f", $i, $(i + 1), 100 * ($(i + 1) / $i - 1); print "" }' "$out/sequences.dat"
+echo
 draw sequences
-headline "$(errors <"$out/rows.txt")"
+headline "$(errors <"$out/rows.dat")"

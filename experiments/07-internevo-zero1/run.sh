@@ -1,21 +1,24 @@
 #!/bin/sh
-# InternLM-7B under ZeRO-1 on 8 to 1,024 A100: tokens a second and GPU. Expected: a second.
+# InternEvo's ZeRO-1: a 7B model on 8 ... 1,024 A100, predicted beside published; and what smaller shard groups would give.
+# Expected: a few seconds; the table of README.md, scaling.svg and .png.
 here=$(cd "$(dirname "$0")" && pwd) && cd "$here/../.." && . experiments/common.sh || exit 1
-rows experiments/03-steps/measured/internevo.json >"$out/rows.txt" || exit
-job='block:layers=32,hidden=4096,ffn=11008,heads=32,mlp=swiglu,vocab=103168 --cluster internevo-a100 --layout zero1 --optimizer adamw
-     --seq-len 2048 --micro-batch 2 --grad-accum 4 --recompute none'
-rate() { # gpus group
-    "$ballast" sim $job --gpus "$1" --shard-group "$2" --format csv |
-        awk -F, 'NR == 1 { for (i = 1; i <= NF; i++) c[$i] = i; next } { print $c["tokens_per_s_per_gpu"] }'
+model=block:layers=32,hidden=4096,ffn=11008,heads=32,mlp=swiglu,vocab=103168
+
+group() { # GPUs, ranks that share one copy of the states
+    "$ballast" sim "$model" --cluster internevo-a100 --gpus "$1" --layout zero1 --optimizer adamw --seq-len 2048 \
+        --micro-batch 2 --grad-accum 4 --recompute none --shard-group "$2" --format csv >"$out/row.csv"
+    [ $? -le 1 ] || exit 3 # 1: it does not fit
+    column tokens_per_s_per_gpu <"$out/row.csv"
+    rm -f "$out/row.csv"
 }
-printf '%6s %10s %10s %8s %18s\n' GPUs published predicted 'error %' 'in groups of 64'
-while read -r id metric measured predicted; do
+rows $measured/internevo.json >"$out/rows.dat" || exit
+while read -r id metric published predicted error; do
     gpus=${id##*gpus}
-    grouped=-
-    [ "$gpus" -lt 64 ] || grouped=$(rate "$gpus" 64)
-    echo "$gpus $measured $predicted $grouped" >>"$out/rate.new"
-    awk -v g="$gpus" -v m="$measured" -v p="$predicted" -v q="$grouped" 'BEGIN { printf "%6d %10.0f %10.0f %+8.1f %18s\n", g, m, p, 100 * (p / m - 1), q == "-" ? q : sprintf("%.0f", q) }'
-done <"$out/rows.txt"
-mv "$out/rate.new" "$out/rate.dat" || exit
-draw internevo
-headline "$(errors <"$out/rows.txt")"
+    echo "$gpus $published $predicted $error $(group "$gpus" 8) $([ "$gpus" -lt 64 ] && echo - || group "$gpus" 64)"
+done <"$out/rows.dat" >"$out/scaling.dat" || exit
+awk '
+BEGIN { print "tokens a second and GPU\n           states over all ranks          groups of 8  groups of 64\n GPUs  published  predicted  error %     predicted     predicted" }
+{ printf "%5d %10.0f %10.0f %8.1f %13.0f %13s\n", $1, $2, $3, $4, $5, $6 == "-" ? "-" : sprintf("%.0f", $6) }' "$out/scaling.dat"
+echo
+draw scaling
+headline "$(errors <"$out/rows.dat"); at 1,024 GPUs groups of 8 would be $(awk 'END { printf "%.2f", $5 / $3 }' "$out/scaling.dat") times as fast"
