@@ -124,6 +124,8 @@ extern const struct hf_family hf_llama_families[], hf_moe_families[], hf_gpt_fam
 /* ---- hf_keys.c: `key` may list alternatives, "hidden_size|n_embd"; the first is named when all are absent ---- */
 
 bool hf_has(const struct hf *h, const char *key, struct json_at *at);
+/* Holds a value to be an array with an entry a layer; h->layers is known. ERR_INVALID. */
+int hf_per_layer(const struct hf *h, const struct json_at *list, struct err *e);
 /* Is the key there at all, if only as null? */
 bool hf_written(const struct hf *h, const char *key);
 int hf_size(const struct hf *h, const char *key, uint64_t max, uint64_t *out, struct err *e);

@@ -68,7 +68,6 @@ static int full_layers(struct hf *h, bool *full, struct err *e)
     static const char *const types[] = {"linear_attention", "full_attention", NULL};
     struct json_at list, it;
     uint64_t every;
-    size_t n;
     int type;
 
     if (hf_size_or(h, "full_attention_interval", 1, HF_MAX_LAYERS, 4, &every, e))
@@ -77,11 +76,8 @@ static int full_layers(struct hf *h, bool *full, struct err *e)
         full[i] = (i + 1) % every == 0;
     if (!hf_has(h, "layer_types", &list))
         return 0;
-    if (json_is_array(&list, &n, e))
+    if (hf_per_layer(h, &list, e))
         return -1;
-    if (n != h->layers)
-        return json_err(&list, ERR_INVALID, e, "has %zu entries for %llu layers", n,
-                        (unsigned long long)h->layers);
     for (bool ok = json_first(&list, &it); ok; ok = json_next(&it)) {
         if (json_as_enum(&it, types, &type, e))
             return -1;

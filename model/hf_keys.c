@@ -262,6 +262,18 @@ int hf_tied(struct hf *h, bool dflt, struct err *e)
     return 0;
 }
 
+int hf_per_layer(const struct hf *h, const struct json_at *list, struct err *e)
+{
+    size_t n;
+
+    if (json_is_array(list, &n, e))
+        return -1;
+    if (n != h->layers)
+        return json_err(list, ERR_INVALID, e, "has %zu entries for %llu layers", n,
+                        (unsigned long long)h->layers);
+    return 0;
+}
+
 static int layer_types(struct hf *h, const struct json_at *list, bool *local, struct err *e)
 {
     struct json_at it;

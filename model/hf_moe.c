@@ -233,15 +233,11 @@ static int llama4_types(struct hf *h, const bool *rotary, bool chunked, struct e
 {
     struct json_at list, it;
     const char *s, *want;
-    size_t n;
 
     if (!hf_has(h, "layer_types", &list))
         return 0;
-    if (json_is_array(&list, &n, e))
+    if (hf_per_layer(h, &list, e))
         return -1;
-    if (n != h->layers)
-        return json_err(&list, ERR_INVALID, e, "has %zu entries for %llu layers", n,
-                        (unsigned long long)h->layers);
     for (bool ok = json_first(&list, &it); ok; ok = json_next(&it)) {
         want = rotary[it.index] && chunked ? "chunked_attention" : "full_attention";
         if (json_as_str(&it, &s, e))
