@@ -106,6 +106,7 @@ STEMS    := $(MAINS:cli/%_main.c=%)
 PROGRAMS := $(foreach s,$(STEMS),$(call program,$(s)))
 
 TOPOLOGIES  := $(sort $(wildcard topologies/*.json))
+GRIDS       := $(sort $(wildcard topologies/gemm/*.json))
 # What others measured: `ballast validate` without a file.
 MEASURED    := $(sort $(wildcard experiments/*/measured/*.json))
 # Tests of host code for CUDA need its headers and no library: a stand-in takes their place.
@@ -147,7 +148,7 @@ $(STAMP): FORCE
 LIST     := $(OBJ)/members
 GEN_LIST := $(BUILD)/gen/members
 $(LIST): MEMBERS = $(LIB_OBJS)
-$(GEN_LIST): MEMBERS = $(TOPOLOGIES) $(MEASURED)
+$(GEN_LIST): MEMBERS = $(TOPOLOGIES) $(GRIDS) $(MEASURED)
 $(LIST) $(GEN_LIST): FORCE
 	@mkdir -p $(@D)
 	@echo '$(MEMBERS)' | cmp -s - $@ || echo '$(MEMBERS)' > $@
@@ -161,10 +162,10 @@ $(OBJ)/%.o: %.c $(STAMP)
 	$(if $(Q),@echo '  CC    $<')
 	$(Q)$(COMPILE) $(EXTRA_FLAGS) -MMD -MP -c -o $@ $<
 
-$(BUILD)/gen/bundled.c: $(TOPOLOGIES) $(MEASURED) tools/embed.sh $(GEN_LIST)
+$(BUILD)/gen/bundled.c: $(TOPOLOGIES) $(GRIDS) $(MEASURED) tools/embed.sh $(GEN_LIST)
 	@mkdir -p $(@D)
 	$(if $(Q),@echo '  GEN   $@')
-	$(Q)sh tools/embed.sh bundled_clusters $(TOPOLOGIES) -- bundled_measurements $(MEASURED) > $@
+	$(Q)sh tools/embed.sh bundled_clusters $(TOPOLOGIES) -- bundled_grids $(GRIDS) -- bundled_measurements $(MEASURED) > $@
 
 $(OBJ)/gen/bundled.o: $(BUILD)/gen/bundled.c $(STAMP)
 	@mkdir -p $(@D)

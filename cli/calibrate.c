@@ -255,7 +255,8 @@ struct calibration {
     struct fit kernels, colls;
     const struct sizes *sizes;
     double peak_flops, copy_Bps, call_s, link_Bps;
-    double fp32_share; /* of the rate of products in dtype */
+    double fp32_share;     /* of the rate of products in dtype */
+    struct gemm_grid grid; /* of a GPU */
     uint64_t n_steps;
     enum dtype dtype;
     struct cluster cluster;
@@ -421,6 +422,24 @@ static int all_steps(struct calibration *c, struct err *e)
     return 0;
 }
 
+/* What corrects the tile model by shape. A CPU's products follow their rate. */
+static void measure_grid(struct calibration *c)
+{
+    static const double sizes[3][3] = {{1024, 8192}, {1024, 4096, 16384}, {1024, 4096, 16384}};
+    struct gemm_grid *g = &c->grid;
+
+    for (uint32_t i = 0; i < 3; i++) {
+        g->n[i] = i ? 3 : 2;
+        memcpy(g->at[i], sizes[i], sizeof(sizes[i]));
+    }
+    for (uint32_t m = 0; m < g->n[0]; m++)
+        for (uint32_t n = 0; n < g->n[1]; n++)
+            for (uint32_t k = 0; k < g->n[2]; k++)
+                g->us[m][n][k] =
+                    (float)(1e6 * sample_gemm(&c->on.b, c->dtype, (uint64_t)g->at[0][m],
+                                              (uint64_t)g->at[1][n], (uint64_t)g->at[2][k]));
+}
+
 static void alone(struct calibration *c, double s[N_GRID])
 {
     double x[MAX_X];
@@ -439,6 +458,8 @@ static void alone(struct calibration *c, double s[N_GRID])
 
         c->fp32_share = s[N_GRID - 1] / sample_gemm(&c->on.b, DTYPE_FP32, k.m, k.n, k.k);
     }
+    if (is_gpu(c))
+        measure_grid(c);
     c->copy_Bps = sample_copy_Bps(&c->on.b, is_gpu(c) ? 1 << 30 : 64 << 20);
     c->call_s = sample_launch_s(&c->on.b);
 }
@@ -588,6 +609,15 @@ static void describe(struct calibration *c, uint64_t context)
     d->sustained_factor = 1;
     d->launch_s = c->call_s;
     d->kernel_s = c->kernels.x[X_LAUNCH];
+    if (c->grid.n[0]) {
+        c->grid.model =
+            (struct gemm_grid_model){.sm_flops = d->peak_flops * d->gemm_efficiency / d->n_sm,
+                                     .sms = d->n_sm,
+                                     .k0 = d->gemm_k0,
+                                     .hbm_Bps = d->hbm_Bps * d->hbm_efficiency,
+                                     .kernel_s = d->kernel_s};
+        d->gemm_grid = &c->grid;
+    }
     k->nvlink_Bps = ranks > 1 ? c->link_Bps : c->copy_Bps / 2;
     k->nvlink_efficiency =
         ranks > 1 ? share(1 / fmax(c->colls.x[Y_BYTES], 1e-15), &k->nvlink_Bps) : 1;

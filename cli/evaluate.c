@@ -62,11 +62,18 @@ int evaluate(struct plan *plan, const struct sim_options *o, struct arena *a,
     const struct job *j = &plan->job;
     double tokens = (double)(j->seq_len * j->micro_batch) * (double)j->grad_accum, s;
     struct sim_options with = *o;
+    struct framework_costs costs;
 
     memset(out, 0, sizeof(*out));
     out->plan = plan;
-    if (!o->serial) /* else as ballast exec runs it */
-        with.framework = framework_costs(j->framework);
+    if (!o->serial) { /* else as ballast exec runs it */
+        costs = *framework_costs(j->framework);
+        if (j->cuda_graphs) {
+            costs.graphs = true;
+            costs.host_s = 0;
+        }
+        with.framework = &costs;
+    }
     if (layout_lower(plan, a, &out->program, e) ||
         sim_predict(&out->program, &plan->cluster, &with, a, &out->p, e))
         return err_prefix(e, "layout '%s'", plan->layout_full);

@@ -26,6 +26,12 @@ static const char *const frameworks[] = {
     FRAMEWORKS(X)
 #undef X
         NULL};
+static const char *const adamw_kernels[] = {
+#define X(v, name) name,
+    ADAMW_KERNELS(X)
+#undef X
+        NULL};
+static const char *const ns_kernels[] = {"gemm", "symmetric", NULL};
 static const char *const dtypes[] = {"fp32", "bf16", "fp16", NULL};
 static const char *const yes_no[] = {"no", "yes", NULL};
 static const char *const recomputes[] = {"none", "selective", "full", NULL};
@@ -197,6 +203,22 @@ const struct opt setup_options[] = {
      .choices = frameworks,
      .dflt = "fsdp2",
      .help = "what surrounds the arithmetic: launch costs, extra traffic, overlap (docs/MODEL.md)"},
+    {.name = "adamw",
+     .type = OPT_CHOICE,
+     .choices = adamw_kernels,
+     .dflt = "fused",
+     .help = "AdamW's kernels, as PyTorch names them: one, one an operation, one an operation and "
+             "tensor"},
+    {.name = "ns-kernels",
+     .type = OPT_CHOICE,
+     .choices = ns_kernels,
+     .dflt = "gemm",
+     .help = "Newton-Schulz's X X^T and A A: whole, or one triangle by kernels of their own"},
+    {.name = "cuda-graphs",
+     .type = OPT_CHOICE,
+     .choices = yes_no,
+     .dflt = "no",
+     .help = "launch a step's kernels as graphs: the host limits nothing"},
     MODEL_OPTION_ROWS,
     {.name = "price",
      .type = OPT_DOUBLE,
@@ -303,6 +325,9 @@ static int read_job(struct setup *s, struct err *e)
         .pp = 1,
         .ep = 1,
         .framework = (enum framework)opts_get(o, "framework")->u64,
+        .adamw = (enum adamw_kernels)opts_get(o, "adamw")->u64,
+        .ns_symmetric = opts_get(o, "ns-kernels")->u64 == 1,
+        .cuda_graphs = opts_get(o, "cuda-graphs")->u64 == 1,
         .price_per_gpu_hour =
             opts_get(o, "price")->set ? opts_get(o, "price")->d : s->cluster.price_per_gpu_hour,
     };
@@ -501,7 +526,7 @@ int setup_plan(const struct setup *s, uint64_t nodes, const char *layout, struct
 int setup_check_used(const struct setup *s, const char *const *layouts, size_t n, struct err *e)
 {
     const char *adamw = s->job.optimizer == OPTIMIZER_ADAMW ? " of matrices under adamw" : "";
-    bool owner = false, bucket = false, cut = false;
+    bool owner = false, bucket = false, cut = false, whole = false;
     struct arena a;
 
     arena_init(&a);
@@ -520,6 +545,7 @@ int setup_check_used(const struct setup *s, const char *const *layouts, size_t n
                 return err_set(e, ERR_USAGE, "layout '%s' is named twice", layouts[i]);
             }
         owner |= st == STRATEGY_OWNER && s->job.optimizer != OPTIMIZER_ADAMW;
+        whole |= st != STRATEGY_STOCK;
         bucket |= !l->shard_grads;
         cut |= l->shard_params;
     }
@@ -542,6 +568,12 @@ int setup_check_used(const struct setup *s, const char *const *layouts, size_t n
     if (opts_get(s->opts, "ns-steps")->set == OPT_FROM_CLI && s->job.optimizer != OPTIMIZER_MUON)
         return err_set(e, ERR_INVALID,
                        "--ns-steps has no effect: only muon has Newton-Schulz steps");
+    if (opts_get(s->opts, "ns-kernels")->set == OPT_FROM_CLI && s->job.optimizer != OPTIMIZER_MUON)
+        return err_set(e, ERR_INVALID,
+                       "--ns-kernels has no effect: only muon has Newton-Schulz products");
+    if (opts_get(s->opts, "ns-kernels")->set == OPT_FROM_CLI && !whole)
+        return err_set(e, ERR_INVALID,
+                       "--ns-kernels has no effect: stock's products are cut, and not symmetric");
     return 0;
 }
 

@@ -369,6 +369,16 @@ static int wrong_type(const struct json_at *at, const char *expected, struct err
     return json_err(at, ERR_PARSE, e, "is %s, expected %s", show(at->node).s, expected);
 }
 
+bool json_is_null(const struct json_at *at)
+{
+    return cJSON_IsNull(at->node);
+}
+
+bool json_is_str(const struct json_at *at)
+{
+    return cJSON_IsString(at->node);
+}
+
 int json_is_object(const struct json_at *at, struct err *e)
 {
     return cJSON_IsObject(at->node) ? 0 : wrong_type(at, "an object", e);

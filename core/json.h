@@ -72,6 +72,8 @@ int json_get(const struct json_at *at, const char *key, struct json_at *out, str
 int json_only_keys(const struct json_at *at, const char *const *keys, size_t n, struct err *e);
 
 /* Type checks of the value itself. */
+bool json_is_null(const struct json_at *at);
+bool json_is_str(const struct json_at *at);
 int json_is_object(const struct json_at *at, struct err *e);
 int json_is_array(const struct json_at *at, size_t *n, struct err *e); /* n may be NULL */
 

@@ -533,6 +533,8 @@ int run_compute(struct exec_run *r, const struct op *o, const struct instance *i
     case KERNEL_GELU_BACKWARD:
         activation(r, o, i, &v, true);
         return 0;
+    case KERNEL_COPY: /* units are gathered and reduced in place */
+        return 0;
     case KERNEL_ADD:
         residual(r, o, &v, v.n_add > 0);
         return 0;

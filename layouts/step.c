@@ -111,7 +111,7 @@ int lower_begin(struct lower *l, const struct plan *plan, struct arena *a, struc
                                 .reduce_algo = l->j->gather};
     l->params = l->states = l->master = PROGRAM_NONE;
     l->padded = l->weights = l->inputs = l->input_grads = l->grads = l->grad_shard = l->grad_owned =
-        l->held = PROGRAM_NONE;
+        l->held = l->eager = PROGRAM_NONE;
     l->kept = ARENA_NEW(a, bool, l->m->n_units);
     l->not_kept = ARENA_NEW(a, bool, l->m->n_units);
     for (uint32_t u = 0; u < l->m->n_units; u++) {
@@ -343,15 +343,47 @@ static void want(struct class_lives *k, uint32_t v)
                 want(k, k->g->ops[i].in[x]);
 }
 
-/* Selective recomputation keeps what GEMMs and attention made, if backward or a recomputation reads it. */
-static void class_retention(struct class_lives *k, enum recompute mode)
+static bool is_megatron(enum framework f)
+{
+    return f == FRAMEWORK_MEGATRON || f == FRAMEWORK_MEGATRON_DEEPSPEED;
+}
+
+/* What selective recomputation saves. PyTorch's frameworks: what attention made and every other matrix product of a layer,
+ * the first, the third, ... (torchtitan's policy `op`; products of experts all). Megatron-LM recomputes attention alone
+ * (Korthikanti et al., arXiv 2205.05198). */
+static void selective_saves(const struct unit_graph *g, enum framework f,
+                            bool saves[GRAPH_MAX_VALUES])
+{
+    bool megatron = is_megatron(f);
+    uint32_t products = 0;
+
+    for (uint32_t v = 0; v < g->n_values; v++)
+        saves[v] = megatron || g->values[v].heavy;
+    for (uint32_t i = 0; i < g->n_ops; i++) {
+        const struct kernel_call *k = &g->ops[i].forward;
+
+        if (megatron && k->kernel == KERNEL_ATTENTION)
+            saves[g->ops[i].out] = false;
+        if (!megatron && k->kernel == KERNEL_GEMM && k->batch == 1 && products++ % 2)
+            saves[g->ops[i].out] = false;
+    }
+}
+
+/* Selective recomputation keeps what it saves; PyTorch's policy also what neither backward nor a recomputation reads: it
+ * saves by operation. */
+static void class_retention(struct class_lives *k, enum recompute mode, enum framework f)
 {
     const struct unit_graph *g = k->g;
+    bool saves[GRAPH_MAX_VALUES];
 
-    for (uint32_t v = 1; v < g->n_values; v++)
-        if (g->values[v].needed && !k->outside[v])
-            k->kept[v] =
-                mode == RECOMPUTE_NONE || (mode == RECOMPUTE_SELECTIVE && g->values[v].heavy);
+    selective_saves(g, f, saves);
+    for (uint32_t v = 1; v < g->n_values; v++) {
+        bool by_operation = g->values[v].heavy && !is_megatron(f);
+
+        if ((g->values[v].needed || by_operation) && !k->outside[v])
+            k->kept[v] = (mode == RECOMPUTE_NONE && g->values[v].needed) ||
+                         (mode == RECOMPUTE_SELECTIVE && saves[v]);
+    }
     if (mode == RECOMPUTE_SELECTIVE)
         for (uint32_t i = g->n_ops; i-- > 0;) { /* inputs of what is to be recomputed */
             const struct graph_op *o = &g->ops[i];
@@ -362,7 +394,7 @@ static void class_retention(struct class_lives *k, enum recompute mode)
                     again |= k->recomputed[g->ops[n].out] && g->ops[n].in[x] == o->out;
             if (!again || k->kept[o->out])
                 continue;
-            if (g->values[o->out].heavy)
+            if (saves[o->out])
                 k->kept[o->out] = true;
             else
                 k->recomputed[o->out] = true;
@@ -595,6 +627,28 @@ static void entry_grads(struct lower *l, struct emit *x, uint32_t class_id, cons
     x->lives[x->op.n_lives - 1].bytes = bytes < all ? bytes : 0;
 }
 
+/* PyTorch's eager loss holds, in backward, the fp32 log-softmax, the gradient of it that the negative log-likelihood makes,
+ * and the one of the fp32 logits: two fp32 copies more than a fused loss, which makes the gradient in the logits' type. */
+static void eager_loss(struct lower *l, struct emit *x)
+{
+    enum framework f = l->j->framework;
+    const struct kernel_call *c = &x->op.call;
+
+    if (c->kernel != KERNEL_CROSS_ENTROPY_BACKWARD ||
+        (f != FRAMEWORK_FSDP2 && f != FRAMEWORK_DEEPSPEED))
+        return;
+    if (l->eager == PROGRAM_NONE)
+        l->eager = program_add_buffer(
+            &l->b,
+            &(struct buffer){.name = "loss.eager",
+                             .part = MEM_LOGITS,
+                             .dtype = DTYPE_FP32,
+                             .rule = SIZE_CONST,
+                             .bytes = c->m * c->n * (8 - dtype_bytes(l->j->param_dtype, 1))});
+    emit_life(x, l->eager, 0, false);
+    emit_life(x, l->eager, 0, true);
+}
+
 static void emit_pass(struct lower *l, uint32_t class_id, const struct class_lives *k,
                       bool backward)
 {
@@ -617,6 +671,7 @@ static void emit_pass(struct lower *l, uint32_t class_id, const struct class_liv
         entry_lives(l, &x, class_id, k, p, i, backward);
         if (backward)
             entry_grads(l, &x, class_id, p, k->g, i);
+        eager_loss(l, &x);
         emit_add(l, &x);
     }
 }
@@ -686,6 +741,35 @@ static void emit_reduce(struct lower *l)
 
 /* ---- forward and backward ---- */
 
+/* FSDP2 gathers into one flat buffer and copies a unit's tensors out of it before they are used, and their gradients into
+ * another before they are reduced: bytes are read and written once, on the compute stream (_fsdp_collectives.py). */
+static void emit_copies(struct lower *l, enum phase phase, const char *what, const bool *units,
+                        enum dtype d)
+{
+    enum framework f = l->j->framework;
+    struct emit x;
+
+    if (!l->move.gather || (f != FRAMEWORK_FSDP2 && f != FRAMEWORK_FSDP2_COMPILED))
+        return;
+    for (uint32_t c = 0; c < l->m->n_classes; c++) {
+        uint64_t bytes = part_unit_bytes(l->plan, unit_of_class(l, c), d);
+
+        emit_init(&x,
+                  arena_printf(l->a, "%s.%s.%s", phase == PHASE_FORWARD ? "forward" : "backward",
+                               l->m->classes[c].name, what),
+                  OP_COMPUTE, phase, STREAM_COMPUTE);
+        x.op.guard.unit_class = c;
+        x.op.guard.units = units;
+        x.op.call = (struct kernel_call){.kernel = KERNEL_COPY,
+                                         .m = 1,
+                                         .n = bytes / dtype_bytes(d, 1),
+                                         .batch = 1,
+                                         .hbm_bytes = 2 * bytes,
+                                         .launches = 1};
+        emit_add(l, &x);
+    }
+}
+
 static void forward_loop(struct lower *l, const struct class_lives *classes)
 {
     uint32_t gathers[2], n = 0, first = PROGRAM_NONE;
@@ -708,6 +792,7 @@ static void forward_loop(struct lower *l, const struct class_lives *classes)
     x.op.guard.units = unit_mask(l, 0);
     emit_life(&x, l->inputs, 0, false);
     emit_add(l, &x);
+    emit_copies(l, PHASE_FORWARD, "copy_out", NULL, l->j->param_dtype);
     for (uint32_t c = 0; c < l->m->n_classes; c++)
         emit_pass(l, c, &classes[c], false);
     emit_init(&x, "forward.end", OP_MARK, PHASE_FORWARD, STREAM_COMPUTE);
@@ -759,8 +844,10 @@ static void backward_loop(struct lower *l, const struct class_lives *classes)
         n = emit_gather(l, PHASE_BACKWARD, l->not_kept, gathers);
     }
     backward_begin(l, gathers, n);
+    emit_copies(l, PHASE_BACKWARD, "copy_out", l->not_kept, l->j->param_dtype);
     for (uint32_t c = 0; c < l->m->n_classes; c++)
         emit_pass(l, c, &classes[c], true);
+    emit_copies(l, PHASE_BACKWARD, "copy_in", NULL, l->j->grad_dtype);
     if (l->m->classes[l->m->units[0].class_id].kind != UNIT_EMBED) {
         /* without an embedding nobody takes the gradient of the first layer's input (it has no bytes) */
         emit_init(&x, "backward.input", OP_MARK, PHASE_BACKWARD, STREAM_COMPUTE);
@@ -818,7 +905,8 @@ void lower_forward_backward(struct lower *l)
         k->c = &l->m->classes[c];
         if (k->c->kind != UNIT_HEAD)
             k->outside[k->g->output] = true;
-        class_retention(k, k->c->kind == UNIT_LAYER ? l->j->recompute : RECOMPUTE_NONE);
+        class_retention(k, k->c->kind == UNIT_LAYER ? l->j->recompute : RECOMPUTE_NONE,
+                        l->j->framework);
         class_passes(k);
     }
     program_open_loop(&l->b, &(struct loop){.kind = LOOP_MICRO, .end = l->p->n_micro});

@@ -17,6 +17,8 @@ struct bundled_file {
 extern const struct bundled_file
     bundled_clusters[]; /* [bundled_clusters_n], then one with name NULL */
 extern const size_t bundled_clusters_n;
+extern const struct bundled_file bundled_grids[]; /* topologies/gemm/NAME.json, likewise */
+extern const size_t bundled_grids_n;
 extern const struct bundled_file bundled_measurements[]; /* likewise */
 extern const size_t bundled_measurements_n;
 

@@ -10,6 +10,7 @@
 #include "core/err.h"
 #include "core/json.h"
 #include "core/mem.h"
+#include "model/gemm_grid.h"
 #include "model/graph.h"
 
 #include <stdbool.h>
@@ -44,6 +45,8 @@ struct device {
     /* Of kernels that have a rate of their own, bytes/s of their HBM traffic (attention: FLOP/s); 0: what hbm (attention)
      * says for all. Products have none: tiles say how fast they are. */
     double kernel_rate[KERNEL_N];
+    const struct gemm_grid *
+        gemm_grid; /* measured products, what the tile model is corrected by; in arena; NULL: none */
 };
 
 /* Constants of NCCL on this machine (sim/nccl.h has the formulas, topologies/README.md the keys). */

@@ -79,6 +79,7 @@ enum field_kind {
     NIC_OF_GPU,
     SWITCHES,
     KERNEL_RATES, /* double by enum kernel */
+    GEMM_GRID,
 };
 struct field {
     enum section_id section;
@@ -104,6 +105,7 @@ static const struct field fields[] = {
     {DEVICE, "collective_sms", U32, DEV(collective_sms), 0, 65536, OPTIONAL},
     {DEVICE, "gemm_efficiency", NUMBER, DEV(gemm_efficiency), 1e-3, 1, REQUIRED},
     {DEVICE, "gemm_k0", NUMBER, DEV(gemm_k0), 0, 1e6, REQUIRED},
+    {DEVICE, "gemm_grid", GEMM_GRID, DEV(gemm_grid), 0, 0, OPTIONAL},
     {DEVICE, "hbm_efficiency", NUMBER, DEV(hbm_efficiency), 1e-3, 1, REQUIRED},
     {DEVICE, "attention", FLOPS, DEV(attention_flops), 1e6, 1e20, REQUIRED},
     {DEVICE, "attention_masked", NUMBER, DEV(attention_masked), 0.1, 1, OPTIONAL},
@@ -327,8 +329,17 @@ static int read_kernel_rates(const struct json_at *v, const struct field *f, dou
     return 0;
 }
 
+static int read_gemm_grid(const struct json_at *v, struct cluster *c, struct arena *a,
+                          struct err *e)
+{
+    struct gemm_grid *g = ARENA_NEW(a, struct gemm_grid, 1);
+
+    c->device.gemm_grid = g;
+    return gemm_grid_read(v, g, e);
+}
+
 static int read_value(const struct json_at *v, const struct field *f, struct cluster *c,
-                      struct err *e)
+                      struct arena *a, struct err *e)
 {
     uint64_t n;
     double x;
@@ -366,6 +377,8 @@ static int read_value(const struct json_at *v, const struct field *f, struct clu
         return read_switches(v, c, e);
     case KERNEL_RATES:
         return read_kernel_rates(v, f, member(c, f), e);
+    case GEMM_GRID:
+        return read_gemm_grid(v, c, a, e);
     default:
         return read_double(v, f, member(c, f), e);
     }
@@ -414,7 +427,7 @@ static int read_field(struct reader *r, const struct json_at *in, const struct f
             r->sources[f - fields] = arena_strdup(r->a, source);
         v = inner;
     }
-    return read_value(&v, f, r->c, e);
+    return read_value(&v, f, r->c, r->a, e);
 }
 
 static int only_known_keys(const struct json_at *at, enum section_id id, struct err *e)
@@ -661,6 +674,9 @@ static void add_value(cJSON *to, const char *key, const struct cluster *c, const
                 add_double(o, kernel_name((enum kernel)k), kind, x[k]);
         }
         break;
+    case GEMM_GRID:
+        gemm_grid_add(to, key, c->device.gemm_grid);
+        break;
     default:
         add_double(to, key, f->kind, *x);
     }
@@ -693,6 +709,8 @@ static bool has_field(const struct cluster *c, const struct field *f)
                 return true;
         return false;
     }
+    if (f->kind == GEMM_GRID)
+        return c->device.gemm_grid;
     if (f->presence != OPTIONAL)
         return true;
     if (f->kind == U32)

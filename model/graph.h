@@ -48,6 +48,7 @@
     X(KERNEL_DECAY_BACKWARD, "decay_backward", 'E')                                                \
     X(KERNEL_SCAN, "scan", 'A') /* a linear recurrence in chunks: see graph_layer.c */             \
     X(KERNEL_SCAN_BACKWARD, "scan_backward", 'A')                                                  \
+    X(KERNEL_COPY, "copy", 'E') /* a framework's, between tensors and a collective's buffer */     \
     X(KERNEL_ADD, "add", 'E')                                                                      \
     X(KERNEL_ROUTE, "route", 'E') /* softmax, top-k, permutation */                                \
     X(KERNEL_ROUTE_BACKWARD, "route_backward", 'E')                                                \
@@ -80,7 +81,8 @@ struct kernel_call {
     uint64_t flops;
     uint64_t hbm_bytes;
     uint32_t launches;
-    bool fp32; /* GEMM and attention: operands of 4 bytes, else of 2 (bf16, fp16) */
+    bool symmetric; /* Newton-Schulz: of symmetric products one triangle is worked */
+    bool fp32;      /* GEMM and attention: operands of 4 bytes, else of 2 (bf16, fp16) */
 };
 
 enum { GRAPH_MAX_IN = 4, GRAPH_MAX_VALUES = 48, GRAPH_MAX_OPS = 48 };
@@ -89,7 +91,7 @@ struct graph_value {
     const char *name;
     uint64_t bytes; /* of one micro-batch */
     bool needed;    /* the backward of some op reads it */
-    bool heavy;     /* made by a GEMM or attention: selective recomputation keeps it */
+    bool heavy;     /* made by a GEMM, attention or a scan: selective recomputation may save it */
     bool logits;    /* of the vocabulary's size */
 };
 

@@ -33,6 +33,14 @@ enum framework { FRAMEWORKS(FRAMEWORK_ENUM) FRAMEWORK_N };
 #undef FRAMEWORK_ENUM
 const char *framework_name(enum framework f);
 
+/* How AdamW goes over a parameter: one kernel; PyTorch's foreach (a pass an operation, over all tensors at once); the same tensor by
+ * tensor. */
+#define ADAMW_KERNELS(X)                                                                           \
+    X(ADAMW_FUSED, "fused") X(ADAMW_FOREACH, "foreach") X(ADAMW_PER_TENSOR, "per-tensor")
+#define ADAMW_ENUM(x, name) x,
+enum adamw_kernels { ADAMW_KERNELS(ADAMW_ENUM) ADAMW_KERNELS_N };
+#undef ADAMW_ENUM
+
 struct job {
     uint32_t nodes, gpus; /* gpus: the world size */
     const char *layout;   /* as asked */
@@ -50,6 +58,9 @@ struct job {
     uint32_t shard_group;            /* 0: from the layout */
     uint32_t tp, pp, ep;
     enum framework framework;
+    enum adamw_kernels adamw;
+    bool ns_symmetric; /* Newton-Schulz's symmetric products by kernels that work one triangle */
+    bool cuda_graphs;  /* the host launches the step as a whole */
     double price_per_gpu_hour; /* 0: the cluster's */
 };
 

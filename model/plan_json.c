@@ -15,6 +15,7 @@ const char *const plan_roles[] = {TENSOR_ROLES(X) NULL};
 const char *const plan_optimizers[] = {OPTIMIZERS(X) NULL};
 const char *const plan_algos[] = {COLL_ALGOS(X) NULL};
 const char *const plan_frameworks[] = {FRAMEWORKS(X) NULL};
+const char *const plan_adamw[] = {ADAMW_KERNELS(X) NULL};
 #undef X
 #define X(v, name) (v) == STRATEGY_REPLICATED ? "replicated" : (name),
 const char *const plan_strategies[] = {STRATEGIES(X) NULL};
@@ -71,6 +72,7 @@ const char *const plan_slots[] = {[SLOT_OTHER] = "other",
                                   [SLOT_MIXER_NORM] = "mixer_norm",
                                   [SLOT_N] = NULL};
 const char *const plan_rules[] = {"replicated", "chunk", "flat", "owner", NULL};
+const char *const plan_ns_kernels[] = {"gemm", "symmetric", NULL};
 const char *const plan_recomputes[] = {"none", "selective", "full", NULL};
 const char *const plan_unit_kinds[] = {"embed", "layer", "head", NULL};
 const char *const plan_norms[] = {"rmsnorm", "layernorm", NULL};
@@ -192,6 +194,9 @@ static void add_job(cJSON *to, const struct job *j)
     json_add_u64(o, "pp", j->pp);
     json_add_u64(o, "ep", j->ep);
     json_add_str(o, "framework", framework_name(j->framework));
+    json_add_str(o, "adamw", plan_adamw[j->adamw]);
+    json_add_str(o, "ns_kernels", plan_ns_kernels[j->ns_symmetric]);
+    json_add_bool(o, "cuda_graphs", j->cuda_graphs);
     json_add_double(o, "price", j->price_per_gpu_hour);
 }
 

@@ -88,6 +88,9 @@ static int text(struct reader *r, const struct json_at *at, const char *key, con
 #define ENUM(at, key, names, field, e)                                                             \
     (json_enum(at, key, names, &choice, e) ? -1 : ((field) = choice, 0))
 
+#define ENUM_OR(at, key, names, dflt, field, e)                                                    \
+    (json_enum_or(at, key, names, dflt, &choice, e) ? -1 : ((field) = choice, 0))
+
 /* ---- job ---- */
 
 static int read_job(struct reader *r, const struct json_at *top)
@@ -101,7 +104,8 @@ static int read_job(struct reader *r, const struct json_at *top)
         KEYS(&at, e, "nodes", "gpus", "layout", "optimizer", "ns_steps", "seq_len", "micro_batch",
              "grad_accum", "param_dtype", "grad_dtype", "state_dtype", "master_weights",
              "recompute", "gather", "prefetch", "bucket", "planner", "objective", "mesh",
-             "shard_group", "tp", "pp", "ep", "framework", "price") ||
+             "shard_group", "tp", "pp", "ep", "framework", "adamw", "ns_kernels", "cuda_graphs",
+             "price") ||
         u32(&at, "nodes", 1, CLUSTER_MAX_NODES, &j->nodes, e) ||
         u32(&at, "gpus", 1, CLUSTER_MAX_RANKS, &j->gpus, e) || text(r, &at, "layout", &j->layout) ||
         ENUM(&at, "optimizer", plan_optimizers, j->optimizer, e) ||
@@ -122,6 +126,9 @@ static int read_job(struct reader *r, const struct json_at *top)
         u32(&at, "tp", 1, 1, &j->tp, e) || u32(&at, "pp", 1, 1, &j->pp, e) ||
         u32(&at, "ep", 1, 1, &j->ep, e) ||
         ENUM(&at, "framework", plan_frameworks, j->framework, e) ||
+        ENUM_OR(&at, "adamw", plan_adamw, ADAMW_FUSED, j->adamw, e) ||
+        ENUM_OR(&at, "ns_kernels", plan_ns_kernels, 0, j->ns_symmetric, e) ||
+        json_bool_or(&at, "cuda_graphs", false, &j->cuda_graphs, e) ||
         json_double(&at, "price", 0, 1e6, &j->price_per_gpu_hour, e))
         return -1;
     if (j->param_dtype > DTYPE_FP16 || j->grad_dtype > DTYPE_FP16 || j->state_dtype > DTYPE_FP16)

@@ -20,24 +20,76 @@ static double sustained(const struct device *d, const struct framework_costs *f)
     return f && f->sustained > 0 ? f->sustained : d->sustained_factor;
 }
 
-static double gemm_s(const struct device *d, const struct framework_costs *f, bool fp32, double m,
-                     double n, double k, double batch)
+/* A product in a burst by tiles and waves, without its start. */
+static double tiles_s(const struct device *d, bool fp32, double m, double n, double k, double batch)
 {
-    double rate = fp32 ? d->tf32_share : 1;
-    double best = INFINITY, bytes = (fp32 ? 4 : 2) * batch * (m * k + k * n + m * n), memory;
+    double rate = fp32 ? d->tf32_share : 1, best = INFINITY;
 
     for (size_t i = 0; i < sizeof(tiles) / sizeof(tiles[0]); i++) {
         double a = tiles[i].rows, b = tiles[i].cols;
         double waves = ceil(batch * ceil(m / a) * ceil(n / b) / d->n_sm);
-        double s = waves * 2 * a * b * (k + d->gemm_k0) /
-                   (rate * d->peak_flops / d->n_sm * d->gemm_efficiency * tiles[i].rate);
 
-        if (s < best)
-            best = s;
+        best =
+            fmin(best, waves * 2 * a * b * (k + d->gemm_k0) /
+                           (rate * d->peak_flops / d->n_sm * d->gemm_efficiency * tiles[i].rate));
     }
-    memory = bytes / (d->hbm_Bps * d->hbm_efficiency);
-    best *= sustained(d, f);
-    return d->kernel_s + (best > memory ? best : memory);
+    return best;
+}
+
+static double gemm_bytes_s(const struct device *d, bool fp32, double m, double n, double k,
+                           double batch)
+{
+    return (fp32 ? 4 : 2) * batch * (m * k + k * n + m * n) / (d->hbm_Bps * d->hbm_efficiency);
+}
+
+/* Measured over modelled around the shape: the geometric mean of the grid's corners. The model has the constants of where it was
+ * measured, so that what is changed here counts. */
+static double grid_factor(const struct device *d, double m, double n, double k)
+{
+    struct gemm_corner c[8];
+    int count = gemm_grid_around(d->gemm_grid, m, n, k, c);
+    struct device then;
+    double log_sum = 0;
+
+    if (!count)
+        return 1;
+    then = (struct device){.peak_flops = d->gemm_grid->model.sm_flops * d->gemm_grid->model.sms,
+                           .n_sm = (uint32_t)d->gemm_grid->model.sms,
+                           .gemm_efficiency = 1,
+                           .gemm_k0 = d->gemm_grid->model.k0,
+                           .hbm_Bps = d->gemm_grid->model.hbm_Bps,
+                           .hbm_efficiency = 1,
+                           .kernel_s = d->gemm_grid->model.kernel_s};
+    for (int i = 0; i < count; i++) {
+        double work = tiles_s(&then, false, c[i].m, c[i].n, c[i].k, 1);
+        double bytes = gemm_bytes_s(&then, false, c[i].m, c[i].n, c[i].k, 1);
+
+        log_sum += c[i].weight * log(c[i].s / (then.kernel_s + fmax(work, bytes)));
+    }
+    return exp(log_sum);
+}
+
+/* Where the grid is slower than the model its products ran throttled, which is what `sustained` stands for: the larger of the two
+ * counts, not both. */
+static double gemm_s(const struct device *d, const struct framework_costs *f, bool fp32, double m,
+                     double n, double k, double batch)
+{
+    double grid = grid_factor(d, m, n, k), fast = fmin(grid, 1), hot = sustained(d, f);
+
+    return fast * (d->kernel_s + fmax(tiles_s(d, fp32, m, n, k, batch) * fmax(hot, grid),
+                                      gemm_bytes_s(d, fp32, m, n, k, batch)));
+}
+
+/* X X^T of an (m, k) X by tiles of the lower triangle, each written twice; a tile's rate as for whole products. */
+static double symmetric_s(const struct device *d, const struct framework_costs *f, double m,
+                          double k)
+{
+    static const double TILE = 128;
+    double rows = ceil(m / TILE), waves = ceil(rows * (rows + 1) / 2 / d->n_sm);
+    double work = waves * 2 * TILE * TILE * (k + d->gemm_k0) /
+                  (d->peak_flops / d->n_sm * d->gemm_efficiency * tiles[1].rate);
+
+    return d->kernel_s + fmax(work * sustained(d, f), gemm_bytes_s(d, false, m, m, k, 0.5));
 }
 
 static double newton_schulz_s(const struct device *d, const struct framework_costs *f,
@@ -45,11 +97,15 @@ static double newton_schulz_s(const struct device *d, const struct framework_cos
 {
     double m = (double)k->m, n = (double)k->n, part = ceil(m / (double)k->batch);
     /* X is (m, n), m <= n; on shards each product has m/W of the rows; bf16 whatever the parameters are */
-    double step = gemm_s(d, f, false, part, m, n, 1) + gemm_s(d, f, false, part, m, m, 1) +
-                  gemm_s(d, f, false, part, n, m, 1);
+    double square = gemm_s(d, f, false, part, m, n, 1), power = gemm_s(d, f, false, part, m, m, 1);
     /* norm and cast once, scaling in the epilogues */
-    double once = d->kernel_s + part * n * 6 / (d->hbm_Bps * d->hbm_efficiency);
+    double once = d->kernel_s + part * n * 6 / (d->hbm_Bps * d->hbm_efficiency), step;
 
+    if (k->symmetric) { /* small ones are no faster */
+        square = fmin(square, symmetric_s(d, f, m, n));
+        power = fmin(power, symmetric_s(d, f, m, m));
+    }
+    step = square + power + gemm_s(d, f, false, part, n, m, 1);
     return (double)k->k * step + once;
 }
 
@@ -144,10 +200,16 @@ struct kernel_time sim_kernel_time(const struct device *d, const struct framewor
                                    const struct kernel_call *k)
 {
     struct kernel_time t = {.hbm_bytes = (double)k->hbm_bytes};
-    double s = 0, host = (double)k->launches * d->launch_s;
+    double s = 0, host = f && f->graphs ? 0 : (double)k->launches * d->launch_s;
 
     switch (k->kernel) {
     case KERNEL_NONE:
+        break;
+    case KERNEL_COPY: /* none without a framework */
+        if (f)
+            s = d->kernel_s + (double)k->hbm_bytes / (d->hbm_Bps * d->hbm_efficiency);
+        else
+            host = t.hbm_bytes = 0;
         break;
     case KERNEL_GEMM:
         s = gemm_s(d, f, k->fp32, (double)k->m, (double)k->n, (double)k->k, (double)k->batch);

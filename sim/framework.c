@@ -3,36 +3,44 @@
 #include "core/err.h"
 
 static const struct framework_costs costs[FRAMEWORK_N] = {
-    /* PyTorch eager. Loss in fp32 as kernels of their own, 3 us for what a fused kernel saves: llm-foundry, 8 x A100. Casts and
-     * squares of RMSNorm and rotary positions: InternEvo and torchtitan. ZeRO-1 by whole tensors and serial broadcasts, as
-     * ZeroRedundancyOptimizer and InternEvo */
-    [FRAMEWORK_FSDP2] = {.kernels_s = 3e-6,
-                         .logit_bytes = 40,
-                         .micro_batch_s = 1e-3,
+    /* PyTorch eager. Loss in fp32 as kernels of their own, the small kernels (casts, dropout, masks) that surround an
+     * operation, a micro-batch's start: llm-foundry, 8 x A100. Casts and squares of RMSNorm and rotary positions: InternEvo.
+     * ZeRO-1 by whole tensors and serial broadcasts, as ZeroRedundancyOptimizer and InternEvo */
+    [FRAMEWORK_FSDP2] = {.kernels_s = 13.1e-6,
+                         .logit_bytes = 46,
+                         .micro_batch_s = 3.8e-3,
                          .eager = 3,
-                         .refresh_by_owner = true},
+                         .refresh_by_owner = true,
+                         .accumulate = 3},
     /* what torch.compile fuses is one kernel */
     [FRAMEWORK_FSDP2_COMPILED] = {.logit_bytes = 20,
-                                  .micro_batch_s = 1e-3,
-                                  .refresh_by_owner = true},
-    [FRAMEWORK_MEGATRON] = {.kernels_s = 3e-6, .logit_bytes = 40, .micro_batch_s = 1e-3},
+                                  .micro_batch_s = 3.8e-3,
+                                  .refresh_by_owner = true,
+                                  .accumulate = 3},
+    /* fused kernels of its own; gradient_accumulation_fusion. No run of it has been compared */
+    [FRAMEWORK_MEGATRON] = {.kernels_s = 3e-6,
+                            .logit_bytes = 40,
+                            .micro_batch_s = 1e-3,
+                            .accumulate = 1},
     /* vTrain's 120 runs on one node of A100 (arXiv 2312.12391): a layer's forward takes the host 0.76 ms for its 10 operations,
      * attention is unfused, gradients wait for the end of backward; GPUs that are not busy enough to get hot run at burst
      * clocks */
-    [FRAMEWORK_MEGATRON_DEEPSPEED] = {.host_s = 76.4e-6,
+    [FRAMEWORK_MEGATRON_DEEPSPEED] = {.host_s = 75.6e-6,
                                       .sustained = 1,
-                                      .kernels_s = 20.8e-6,
-                                      .score_bytes = 10.6,
-                                      .logit_bytes = 64,
-                                      .micro_batch_s = 4.7e-3,
-                                      .adamw_bytes = 24.2,
-                                      .reduce_after = true},
+                                      .kernels_s = 7.9e-6,
+                                      .score_bytes = 10.2,
+                                      .logit_bytes = 66,
+                                      .micro_batch_s = 5.1e-3,
+                                      .adamw_bytes = 23.4,
+                                      .reduce_after = true,
+                                      .accumulate = 1},
     /* ... and parameters gathered module by module into lists of W pieces: ZeRO-3 on 1,024 A800 takes 14 s a step (AMSP, arXiv
      * 2311.00257): 24 us for each of 1,024 pieces of 291 tensors, in forward and, beside the reductions, in backward */
-    [FRAMEWORK_DEEPSPEED] = {.kernels_s = 3e-6,
-                             .logit_bytes = 40,
-                             .micro_batch_s = 1e-3,
-                             .piece_s = 24e-6},
+    [FRAMEWORK_DEEPSPEED] = {.kernels_s = 13.1e-6,
+                             .logit_bytes = 46,
+                             .micro_batch_s = 3.8e-3,
+                             .piece_s = 24e-6,
+                             .accumulate = 3},
 };
 
 const struct framework_costs *framework_costs(enum framework f)

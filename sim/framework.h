@@ -35,6 +35,10 @@ struct framework_costs {
      * call a unit. */
     double piece_s;
     bool reduce_after; /* gradients are reduced after backward, not beside it */
+    /* Passes over a gradient that stays on the rank when a further micro-batch adds to it: autograd reads both and writes
+     * one, a product that accumulates into it only reads it more. */
+    double accumulate;
+    bool graphs; /* kernels are launched as graphs: no launch is waited for */
 };
 
 const struct framework_costs *framework_costs(enum framework f);

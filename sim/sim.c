@@ -235,10 +235,51 @@ static void find_stretch(struct run *r)
     }
 }
 
+/* Gradients that stay on the rank: elements that an operation of backward adds to. */
+static double kept_grad_elements(const struct program *p, const struct op *o)
+{
+    const struct model *m = p->model;
+    uint32_t class_id = o->guard.unit_class, u = 0;
+    double sum = 0;
+
+    if (o->phase != PHASE_BACKWARD || class_id == PROGRAM_NONE || p->known.grads == PROGRAM_NONE ||
+        !p->buffers[p->known.grads].persistent)
+        return 0;
+    while (m->units[u].class_id != class_id)
+        u++;
+    for (uint32_t i = 0; i < o->n_operands; i++) {
+        const struct operand *x = &o->operands[i];
+        const struct tensor *t = &m->tensors[m->units[x->d_unit ? 0 : u].first];
+
+        if (x->buffer != p->known.grads || x->access != ACCESS_ADD || x->tensor == OPERAND_WHOLE)
+            continue;
+        for (uint32_t k = 0; k < num_max(x->count, 1); k++)
+            sum += (double)t[x->tensor + k * x->stride].numel;
+    }
+    return sum;
+}
+
+/* The first micro-batch makes gradients, the others add to them; an operation stands for all of them, so each takes its
+ * share. */
+static int64_t accumulate_ps(const struct run *r, const struct op *o)
+{
+    const struct device *d = &r->c->device;
+    double further = (double)(r->p->n_micro - 1) / r->p->n_micro;
+
+    if (!r->framework || further <= 0)
+        return 0;
+    return sim_ps(r->framework->accumulate * further *
+                  (double)dtype_bytes(r->p->buffers[r->p->known.grads].dtype, 1) *
+                  kept_grad_elements(r->p, o) / (d->hbm_Bps * d->hbm_efficiency));
+}
+
 static struct kernel_time op_time(const struct run *r, const struct op *o,
                                   const struct kernel_call *call)
 {
     struct kernel_time t = sim_kernel_time(&r->c->device, r->framework, call);
+
+    if (r->p->known.grads != PROGRAM_NONE)
+        t.alone_ps += accumulate_ps(r, o);
 
     if (r->stretch && o->guard.unit_class != PROGRAM_NONE)
         t.alone_ps = llround((double)t.alone_ps *

@@ -1,7 +1,9 @@
 /* What a framework adds, by hand, on a device with round numbers. */
 #include "sim/framework.h"
 #include "sim/sim.h"
-#include "tests/suite.h"
+#include "tests/layouts/plans.h"
+
+#include <math.h>
 
 static struct device dev(void)
 {
@@ -106,6 +108,126 @@ START_TEST(a_framework_may_say_how_hot_it_runs)
 }
 END_TEST
 
+/* One tile of 256 x 128, 1e5 deep, at 1e13 on one SM: 655.36 us in a burst. Where a grid says half, half it is, and the sustained
+ * factor, 2, still counts; where it says 1.5 times, its products ran hot themselves: the larger of the two counts; 3 times: 3. */
+START_TEST(a_measured_grid_corrects_a_burst)
+{
+    struct kernel_call k = {
+        .kernel = KERNEL_GEMM, .m = 256, .n = 128, .k = 100000, .batch = 1, .launches = 1};
+    struct gemm_grid g = {.model = {.sm_flops = 1e13, .sms = 1, .hbm_Bps = 1e12},
+                          .n = {2, 2, 2},
+                          .at = {{256, 512}, {128, 256}, {100000, 200000}}};
+    static const struct {
+        double measured, expected;
+    } rows[] = {{0.5, 1}, {1, 2}, {1.5, 2}, {3, 3}};
+    struct device d = dev();
+
+    d.peak_flops = 1e13;
+    d.gemm_grid = &g;
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        g.us[0][0][0] = (float)(655.36 * rows[i].measured);
+        ck_assert_double_eq_tol(us(&d, NULL, &k), 655.36 * rows[i].expected, 1e-2);
+    }
+    g.us[0][0][0] = 655.36F;
+    d.peak_flops = 2e13; /* a change of the device is one of its products */
+    ck_assert_double_eq_tol(us(&d, NULL, &k), 655.36, 1e-2);
+}
+END_TEST
+
+/* X X^T of one Newton-Schulz step at 2,048 and 4,096: an A100 takes 0.59 to 0.56 of cuBLAS's time
+ * (flash-muon's README); waves of 128 x 128 tiles on 108 SMs are coarse at 2,048. */
+START_TEST(symmetric_products_are_as_fast_as_measured)
+{
+    static const struct {
+        uint64_t m;
+        double ratio;
+    } rows[] = {{2048, 0.591}, {4096, 0.562}, {8192, 0.578}};
+    struct device d = {.peak_flops = 312e12,
+                       .hbm_Bps = 2039e9,
+                       .hbm_efficiency = 0.8,
+                       .tf32_share = 0.5,
+                       .n_sm = 108,
+                       .gemm_efficiency = 0.97,
+                       .gemm_k0 = 195,
+                       .sustained_factor = 1,
+                       .kernel_s = 3.6e-6,
+                       .attention_flops = 2e14};
+
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        struct kernel_call gemm = {.kernel = KERNEL_GEMM,
+                                   .m = rows[i].m,
+                                   .n = rows[i].m,
+                                   .k = rows[i].m,
+                                   .batch = 1,
+                                   .launches = 1};
+        struct kernel_call whole = {
+            .kernel = KERNEL_NEWTON_SCHULZ, .m = rows[i].m, .n = rows[i].m, .k = 1, .batch = 1};
+        struct kernel_call half = whole;
+        double saved, ratio;
+
+        half.symmetric = true;
+        saved = (us(&d, NULL, &whole) - us(&d, NULL, &half)) / 2; /* of X X^T and A A each */
+        ratio = 1 - saved / us(&d, NULL, &gemm);
+        ck_assert_msg(fabs(ratio / rows[i].ratio - 1) < 0.17, "%llu: %g, measured %g",
+                      (unsigned long long)rows[i].m, ratio, rows[i].ratio);
+    }
+}
+END_TEST
+
+/* Graphs: 1,000 launches of 1 us are waited for by nobody. Copies: read and written once at 1 TB/s, and none without a framework. */
+START_TEST(graphs_and_copies)
+{
+    struct kernel_call add = {
+        .kernel = KERNEL_ADD, .m = 1, .n = 1, .hbm_bytes = 1000000, .launches = 1000};
+    struct kernel_call copy = {.kernel = KERNEL_COPY, .hbm_bytes = 4000000, .launches = 1};
+    struct framework_costs eager = {.kernels_s = 0}, graphs = {.graphs = true};
+    struct device d = dev();
+
+    d.launch_s = 1e-6;
+    ck_assert_double_eq_tol(us(&d, &eager, &add), 1000, 1e-9);
+    ck_assert_double_eq_tol(us(&d, &graphs, &add), 1, 1e-9);
+    ck_assert_double_eq_tol(us(&d, &eager, &copy), 4, 1e-9);
+    ck_assert_double_eq_tol(us(&d, NULL, &copy), 0, 1e-9);
+}
+END_TEST
+
+static double step_us(const char *layout, uint32_t world, const struct framework_costs *f)
+{
+    struct sim_options o = {.framework = f};
+    struct job j = plans_job();
+    struct program program;
+    struct prediction pr;
+    struct arena a;
+    struct plan plan;
+    struct err e;
+    double t;
+
+    arena_init(&a);
+    j.grad_accum = 4;
+    plans_make(&plan, &a, "llama", layout, &j, world, 8);
+    plan.cluster.nvlink_Bps = 1e18;
+    plans_lower(&plan, &a, &program);
+    MUST(sim_predict(&program, &plan.cluster, &o, &a, &pr, &e) == 0, "%s", e.msg);
+    t = (double)pr.step_ps / 1e6;
+    arena_release(&a);
+    return t;
+}
+
+/* Three of four micro-batches add to gradients of 2 bytes that are there: three passes at 1 TB/s. Where gradients are reduced and
+ * cut in every micro-batch none stay. */
+START_TEST(further_micro_batches_add_to_gradients)
+{
+    /* llama: 331 words twice, 4 layers of 40 x (40 + 20 + 20 + 40) and 3 x 40 x 104, norms of 40 */
+    double n = 2 * 331 * 40 + 4 * (40 * 120 + 3 * 40 * 104) + 9 * 40;
+    struct framework_costs none = {.logit_bytes = 8}, three = {.logit_bytes = 8, .accumulate = 3};
+
+    ck_assert_double_eq_tol(step_us("ddp", 1, &three) - step_us("ddp", 1, &none),
+                            3 * 3 * 2 * n / 1e6, 1e-3);
+    ck_assert_double_eq_tol(step_us("zero3+gather", 4, &three) - step_us("zero3+gather", 4, &none),
+                            0, 1e-9);
+}
+END_TEST
+
 /* The physical ranges of the constants: a fit that leaves them has found something else. */
 START_TEST(constants_stay_in_their_physical_ranges)
 {
@@ -125,6 +247,8 @@ START_TEST(constants_stay_in_their_physical_ranges)
         ck_assert(f->adamw_bytes == 0 || (f->adamw_bytes >= 22 && f->adamw_bytes <= 39));
         ck_assert(f->eager == 0 || (f->eager >= 1 && f->eager < 10));
         ck_assert(f->piece_s >= 0 && f->piece_s < 1e-4);
+        /* a product that accumulates reads more; autograd reads twice and writes */
+        ck_assert(f->accumulate >= 0 && f->accumulate <= 3);
     }
 }
 END_TEST
@@ -132,4 +256,6 @@ END_TEST
 SUITE_MAIN("sim/framework", what_fits_the_cache_does_not_pass_memory,
            a_mask_costs_what_its_tiles_are_worked_whole, unfused_attention_moves_its_scores,
            a_loss_and_adamw_move_what_the_framework_moves, a_framework_may_say_how_hot_it_runs,
+           a_measured_grid_corrects_a_burst, symmetric_products_are_as_fast_as_measured,
+           graphs_and_copies, further_micro_batches_add_to_gradients,
            constants_stay_in_their_physical_ranges)

@@ -1,0 +1,130 @@
+/* What the framework of a job adds to its program: what selective recomputation makes again, copies around collectives, and
+ * AdamW's kernels. By hand. */
+#include "layouts/step.h"
+#include "tests/layouts/plans.h"
+
+static struct arena a;
+static struct plan plan;
+static struct program prog;
+
+static void lower(const char *model, const char *layout, const struct job *j, uint32_t world)
+{
+    arena_init(&a);
+    plans_make(&plan, &a, model, layout, j, world, 8);
+    plans_lower(&plan, &a, &prog);
+}
+
+/* Operations of the layers' class whose names begin so and that run kernel k (KERNEL_N: any). */
+static uint32_t count(const char *prefix, enum kernel k)
+{
+    uint32_t n = 0;
+
+    for (uint32_t i = 0; i < prog.n_ops; i++)
+        n += prog.ops[i].kind == OP_COMPUTE && !strncmp(prog.ops[i].name, prefix, strlen(prefix)) &&
+             (k == KERNEL_N || prog.ops[i].call.kernel == k);
+    return n;
+}
+
+static bool has(const char *name)
+{
+    return count(name, KERNEL_N) > 0;
+}
+
+/* A Llama layer's products in order: q, k, v, o, gate, up, down. torchtitan's policy saves the first, third, fifth and seventh,
+ * and attention: k, o and up are made again, with the norms in front of k and up. */
+START_TEST(torchtitans_policy_saves_every_other_product)
+{
+    struct job j = plans_job();
+
+    j.recompute = RECOMPUTE_SELECTIVE;
+    lower("llama", "zero3+gather", &j, 4);
+    ck_assert_uint_eq(count("recompute.", KERNEL_GEMM), 3);
+    ck_assert(has("recompute.layer.k") && has("recompute.layer.o") && has("recompute.layer.up"));
+    ck_assert_uint_eq(count("recompute.", KERNEL_ATTENTION), 0);
+    ck_assert_uint_gt(count("recompute.", KERNEL_RMSNORM), 0);
+    arena_release(&a);
+}
+END_TEST
+
+/* Megatron-LM's makes attention again and keeps the rest. */
+START_TEST(megatrons_policy_repeats_attention)
+{
+    struct job j = plans_job();
+
+    j.recompute = RECOMPUTE_SELECTIVE;
+    j.framework = FRAMEWORK_MEGATRON;
+    lower("llama", "zero1", &j, 4);
+    ck_assert_uint_eq(count("recompute.", KERNEL_ATTENTION), 1);
+    ck_assert_uint_eq(count("recompute.", KERNEL_N), 1);
+    arena_release(&a);
+}
+END_TEST
+
+/* A layer of "block" has 4 * 48^2 + 2 * 48 * 160 weights in matrices and 4 * 48 in norms: 24,768. FSDP2 reads and writes them in forward,
+ * in backward, and as gradients; a layout that cuts nothing, and a framework that gathers in place, copies nothing. */
+START_TEST(fsdp2_copies_what_it_gathers_and_reduces)
+{
+    struct job j = plans_job();
+    uint64_t unit = 4 * 48 * 48 + 2 * 48 * 160 + 4 * 48;
+
+    lower("block", "owner", &j, 2); /* no padding: owners have whole tensors */
+    ck_assert_uint_eq(count("", KERNEL_COPY), 3);
+    for (uint32_t i = 0; i < prog.n_ops; i++)
+        if (prog.ops[i].call.kernel == KERNEL_COPY)
+            ck_assert_uint_eq(prog.ops[i].call.hbm_bytes, 2 * 2 * unit);
+    arena_release(&a);
+    lower("block", "ddp", &j, 2);
+    ck_assert_uint_eq(count("", KERNEL_COPY), 0);
+    arena_release(&a);
+    j.framework = FRAMEWORK_DEEPSPEED;
+    lower("block", "owner", &j, 2);
+    ck_assert_uint_eq(count("", KERNEL_COPY), 0);
+    arena_release(&a);
+}
+END_TEST
+
+static const struct kernel_call *adamw(void)
+{
+    for (uint32_t i = 0; i < prog.n_ops; i++)
+        if (prog.ops[i].call.kernel == KERNEL_ADAMW)
+            return &prog.ops[i].call;
+    ck_abort_msg("no AdamW");
+    return NULL;
+}
+
+/* Bytes an element in fp32 without a master copy: fused 7 accesses, 28; foreach 4 of p, 2 of g, 14 of states and the temporary, 80.
+ * bf16 with a master copy and fp32 states: 2 * 2 + 2 + 4 * 4 + 8 = 30; 4 * 4 + 2 * 2 + 14 * 4, the parameter written from a copy that is
+ * read, 4 + 2: 82. */
+START_TEST(adamw_moves_what_its_kernels_touch)
+{
+    static const struct {
+        enum dtype d;
+        enum adamw_kernels kernels;
+        uint64_t bytes;
+    } rows[] = {{DTYPE_FP32, ADAMW_FUSED, 28},
+                {DTYPE_FP32, ADAMW_FOREACH, 80},
+                {DTYPE_FP32, ADAMW_PER_TENSOR, 80},
+                {DTYPE_BF16, ADAMW_FUSED, 30},
+                {DTYPE_BF16, ADAMW_FOREACH, 82}};
+
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        struct job j = plans_job();
+        uint32_t launches = 1;
+
+        j.optimizer = OPTIMIZER_ADAMW;
+        j.param_dtype = j.grad_dtype = rows[i].d;
+        j.master_weights = rows[i].d != DTYPE_FP32;
+        j.adamw = rows[i].kernels;
+        lower("llama", "ddp", &j, 1);
+        if (j.adamw != ADAMW_FUSED)
+            launches = j.adamw == ADAMW_FOREACH ? 8 : 8 * plan.model.n_tensors;
+        ck_assert_uint_eq(adamw()->hbm_bytes, rows[i].bytes * plan.model.total_params);
+        ck_assert_uint_eq(adamw()->launches, launches);
+        arena_release(&a);
+    }
+}
+END_TEST
+
+SUITE_MAIN("layouts/frameworks", torchtitans_policy_saves_every_other_product,
+           megatrons_policy_repeats_attention, fsdp2_copies_what_it_gathers_and_reduces,
+           adamw_moves_what_its_kernels_touch)
