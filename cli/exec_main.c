@@ -352,14 +352,14 @@ static int only_own_kernels(const struct plan *plan, const char *file, struct er
     const char *what = j->adamw != ADAMW_FUSED ? "adamw other than fused"
                        : j->ns_symmetric       ? "ns_kernels symmetric"
                        : j->cuda_graphs        ? "cuda_graphs"
+                       : j->fp8                ? "fp8"
                                                : NULL;
 
     if (what)
-        return err_set(
-            e, ERR_UNSUPPORTED,
-            "'%s': job has %s: exec runs a fused AdamW, whole products, and launches one "
-            "by one",
-            file, what);
+        return err_set(e, ERR_UNSUPPORTED,
+                       "'%s': job has %s: exec runs a fused AdamW, whole products of 16 or 32 "
+                       "bits, and launches one by one",
+                       file, what);
     return 0;
 }
 

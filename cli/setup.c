@@ -219,6 +219,12 @@ const struct opt setup_options[] = {
      .choices = yes_no,
      .dflt = "no",
      .help = "launch a step's kernels as graphs: the host limits nothing"},
+    {.name = "fp8",
+     .type = OPT_CHOICE,
+     .choices = yes_no,
+     .dflt = "no",
+     .help =
+         "products of layers in fp8, scaled as they come: the device's rate, compared with no run"},
     MODEL_OPTION_ROWS,
     {.name = "price",
      .type = OPT_DOUBLE,
@@ -328,6 +334,7 @@ static int read_job(struct setup *s, struct err *e)
         .adamw = (enum adamw_kernels)opts_get(o, "adamw")->u64,
         .ns_symmetric = opts_get(o, "ns-kernels")->u64 == 1,
         .cuda_graphs = opts_get(o, "cuda-graphs")->u64 == 1,
+        .fp8 = opts_get(o, "fp8")->u64 == 1,
         .price_per_gpu_hour =
             opts_get(o, "price")->set ? opts_get(o, "price")->d : s->cluster.price_per_gpu_hour,
     };
@@ -339,6 +346,12 @@ static int read_job(struct setup *s, struct err *e)
     if (j->master_weights && j->param_dtype == DTYPE_FP32)
         return err_set(e, ERR_INVALID, "%s yes: parameters are fp32 already (%s fp32)",
                        opts_said(o, "master-weights").s, opts_said(o, "param-dtype").s);
+    if (j->fp8 && s->cluster.device.fp8_share <= 0)
+        return err_set(e, ERR_INVALID, "%s yes: '%s' has no fp8 (device.fp8_share of '%s')",
+                       opts_said(o, "fp8").s, s->cluster.device.name, s->cluster.name);
+    if (j->fp8 && j->param_dtype == DTYPE_FP32)
+        return err_set(e, ERR_INVALID, "%s yes: parameters are fp32, expected bf16 or fp16",
+                       opts_said(o, "fp8").s);
     if (learned_positions(&s->model) && j->seq_len > s->model.max_seq_len) {
         if (opts_get(o, "seq-len")->set)
             return err_set(e, ERR_INVALID, "%s %llu: '%s' has learned positions for %llu tokens",

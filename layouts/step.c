@@ -667,6 +667,8 @@ static void emit_pass(struct lower *l, uint32_t class_id, const struct class_liv
         emit_init(&x, name, OP_COMPUTE, backward ? PHASE_BACKWARD : PHASE_FORWARD, STREAM_COMPUTE);
         x.op.guard.unit_class = class_id;
         x.op.call = part < 0 ? o->forward : o->backward[part];
+        x.op.call.fp8 =
+            l->j->fp8 && k->c->kind == UNIT_LAYER && kernel_bound(x.op.call.kernel) == 'G';
         entry_operands(l, &x, class_id, k, p->list[i]);
         entry_lives(l, &x, class_id, k, p, i, backward);
         if (backward)

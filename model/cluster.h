@@ -28,6 +28,8 @@ struct device {
     double fragmentation;   /* share of the allocator's peak lost to fragmentation, e.g. 0.03 */
     double peak_flops;      /* dense bf16 FLOP/s */
     double tf32_share;      /* of every bf16 rate, when the operands are fp32 (TF32 tensor cores) */
+    double
+        fp8_share; /* of the bf16 rate of products, when the operands are fp8; 0: there is no fp8 */
     double hbm_Bps;
     uint32_t n_sm;
     uint32_t collective_sms; /* that a collective takes from kernels while it moves bytes */

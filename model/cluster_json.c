@@ -100,6 +100,7 @@ static const struct field fields[] = {
     {DEVICE, "fragmentation", NUMBER, DEV(fragmentation), 0, 0.9, REQUIRED},
     {DEVICE, "peak_bf16", FLOPS, DEV(peak_flops), 1e6, 1e20, REQUIRED},
     {DEVICE, "tf32_share", NUMBER, DEV(tf32_share), 1e-3, 1, OPTIONAL},
+    {DEVICE, "fp8_share", NUMBER, DEV(fp8_share), 0.1, 8, OPTIONAL},
     {DEVICE, "hbm", RATE, DEV(hbm_Bps), 1e3, 1e17, REQUIRED},
     {DEVICE, "sms", U32, DEV(n_sm), 1, 65536, REQUIRED},
     {DEVICE, "collective_sms", U32, DEV(collective_sms), 0, 65536, OPTIONAL},

@@ -61,6 +61,7 @@ struct job {
     enum adamw_kernels adamw;
     bool ns_symmetric; /* Newton-Schulz's symmetric products by kernels that work one triangle */
     bool cuda_graphs;  /* the host launches the step as a whole */
+    bool fp8;          /* products of layers, scaled as they come */
     double price_per_gpu_hour; /* 0: the cluster's */
 };
 

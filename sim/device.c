@@ -20,10 +20,20 @@ static double sustained(const struct device *d, const struct framework_costs *f)
     return f && f->sustained > 0 ? f->sustained : d->sustained_factor;
 }
 
-/* A product in a burst by tiles and waves, without its start. */
-static double tiles_s(const struct device *d, bool fp32, double m, double n, double k, double batch)
+/* What a product reads. The result of fp8 has 16 bits. */
+enum operands { OPERANDS_16, OPERANDS_32, OPERANDS_8 };
+
+static enum operands operands(const struct kernel_call *k)
 {
-    double rate = fp32 ? d->tf32_share : 1, best = INFINITY;
+    return k->fp8 ? OPERANDS_8 : k->fp32 ? OPERANDS_32 : OPERANDS_16;
+}
+
+/* A product in a burst by tiles and waves, without its start. */
+static double tiles_s(const struct device *d, enum operands type, double m, double n, double k,
+                      double batch)
+{
+    double rate = type == OPERANDS_32 ? d->tf32_share : type == OPERANDS_8 ? d->fp8_share : 1;
+    double best = INFINITY;
 
     for (size_t i = 0; i < sizeof(tiles) / sizeof(tiles[0]); i++) {
         double a = tiles[i].rows, b = tiles[i].cols;
@@ -36,10 +46,22 @@ static double tiles_s(const struct device *d, bool fp32, double m, double n, dou
     return best;
 }
 
-static double gemm_bytes_s(const struct device *d, bool fp32, double m, double n, double k,
+static double gemm_bytes_s(const struct device *d, enum operands type, double m, double n, double k,
                            double batch)
 {
-    return (fp32 ? 4 : 2) * batch * (m * k + k * n + m * n) / (d->hbm_Bps * d->hbm_efficiency);
+    double in = type == OPERANDS_32 ? 4 : type == OPERANDS_8 ? 1 : 2;
+    double out = type == OPERANDS_32 ? 4 : 2;
+
+    return batch * (in * (m * k + k * n) + out * m * n) / (d->hbm_Bps * d->hbm_efficiency);
+}
+
+/* Operands of 16 bits become fp8 as they come (dynamic scaling): read for the largest, read and written. */
+static double cast_s(const struct device *d, enum operands type, double m, double n, double k,
+                     double batch)
+{
+    return type == OPERANDS_8
+               ? batch * (2 + 2 + 1) * (m * k + k * n) / (d->hbm_Bps * d->hbm_efficiency)
+               : 0;
 }
 
 /* Measured over modelled around the shape: the geometric mean of the grid's corners. The model has the constants of where it was
@@ -61,8 +83,8 @@ static double grid_factor(const struct device *d, double m, double n, double k)
                            .hbm_efficiency = 1,
                            .kernel_s = d->gemm_grid->model.kernel_s};
     for (int i = 0; i < count; i++) {
-        double work = tiles_s(&then, false, c[i].m, c[i].n, c[i].k, 1);
-        double bytes = gemm_bytes_s(&then, false, c[i].m, c[i].n, c[i].k, 1);
+        double work = tiles_s(&then, OPERANDS_16, c[i].m, c[i].n, c[i].k, 1);
+        double bytes = gemm_bytes_s(&then, OPERANDS_16, c[i].m, c[i].n, c[i].k, 1);
 
         log_sum += c[i].weight * log(c[i].s / (then.kernel_s + fmax(work, bytes)));
     }
@@ -71,13 +93,14 @@ static double grid_factor(const struct device *d, double m, double n, double k)
 
 /* Where the grid is slower than the model its products ran throttled, which is what `sustained` stands for: the larger of the two
  * counts, not both. */
-static double gemm_s(const struct device *d, const struct framework_costs *f, bool fp32, double m,
-                     double n, double k, double batch)
+static double gemm_s(const struct device *d, const struct framework_costs *f, enum operands type,
+                     double m, double n, double k, double batch)
 {
     double grid = grid_factor(d, m, n, k), fast = fmin(grid, 1), hot = sustained(d, f);
 
-    return fast * (d->kernel_s + fmax(tiles_s(d, fp32, m, n, k, batch) * fmax(hot, grid),
-                                      gemm_bytes_s(d, fp32, m, n, k, batch)));
+    return fast * (d->kernel_s + fmax(tiles_s(d, type, m, n, k, batch) * fmax(hot, grid),
+                                      gemm_bytes_s(d, type, m, n, k, batch))) +
+           cast_s(d, type, m, n, k, batch);
 }
 
 /* X X^T of an (m, k) X by tiles of the lower triangle, each written twice; a tile's rate as for whole products. */
@@ -89,7 +112,7 @@ static double symmetric_s(const struct device *d, const struct framework_costs *
     double work = waves * 2 * TILE * TILE * (k + d->gemm_k0) /
                   (d->peak_flops / d->n_sm * d->gemm_efficiency * tiles[1].rate);
 
-    return d->kernel_s + fmax(work * sustained(d, f), gemm_bytes_s(d, false, m, m, k, 0.5));
+    return d->kernel_s + fmax(work * sustained(d, f), gemm_bytes_s(d, OPERANDS_16, m, m, k, 0.5));
 }
 
 static double newton_schulz_s(const struct device *d, const struct framework_costs *f,
@@ -97,7 +120,8 @@ static double newton_schulz_s(const struct device *d, const struct framework_cos
 {
     double m = (double)k->m, n = (double)k->n, part = ceil(m / (double)k->batch);
     /* X is (m, n), m <= n; on shards each product has m/W of the rows; bf16 whatever the parameters are */
-    double square = gemm_s(d, f, false, part, m, n, 1), power = gemm_s(d, f, false, part, m, m, 1);
+    double square = gemm_s(d, f, OPERANDS_16, part, m, n, 1),
+           power = gemm_s(d, f, OPERANDS_16, part, m, m, 1);
     /* norm and cast once, scaling in the epilogues */
     double once = d->kernel_s + part * n * 6 / (d->hbm_Bps * d->hbm_efficiency), step;
 
@@ -105,7 +129,7 @@ static double newton_schulz_s(const struct device *d, const struct framework_cos
         square = fmin(square, symmetric_s(d, f, m, n));
         power = fmin(power, symmetric_s(d, f, m, m));
     }
-    step = square + power + gemm_s(d, f, false, part, n, m, 1);
+    step = square + power + gemm_s(d, f, OPERANDS_16, part, n, m, 1);
     return (double)k->k * step + once;
 }
 
@@ -167,8 +191,8 @@ static double unfused_attention_s(const struct device *d, const struct framework
 {
     double scores = f->score_bytes * (double)(k->batch * k->m * k->n), times = backward ? 2 : 1;
     double products =
-        gemm_s(d, f, k->fp32, (double)k->m, (double)k->n, (double)k->k, (double)k->batch) +
-        gemm_s(d, f, k->fp32, (double)k->m, (double)k->k, (double)k->n, (double)k->batch);
+        gemm_s(d, f, operands(k), (double)k->m, (double)k->n, (double)k->k, (double)k->batch) +
+        gemm_s(d, f, operands(k), (double)k->m, (double)k->k, (double)k->n, (double)k->batch);
 
     return times * (products + scores / (d->hbm_Bps * d->hbm_efficiency));
 }
@@ -212,13 +236,13 @@ struct kernel_time sim_kernel_time(const struct device *d, const struct framewor
             host = t.hbm_bytes = 0;
         break;
     case KERNEL_GEMM:
-        s = gemm_s(d, f, k->fp32, (double)k->m, (double)k->n, (double)k->k, (double)k->batch);
+        s = gemm_s(d, f, operands(k), (double)k->m, (double)k->n, (double)k->k, (double)k->batch);
         break;
     case KERNEL_GEMM_DGRAD: /* (m,n) x (n,k) */
-        s = gemm_s(d, f, k->fp32, (double)k->m, (double)k->k, (double)k->n, (double)k->batch);
+        s = gemm_s(d, f, operands(k), (double)k->m, (double)k->k, (double)k->n, (double)k->batch);
         break;
     case KERNEL_GEMM_WGRAD: /* (n,m) x (m,k) */
-        s = gemm_s(d, f, k->fp32, (double)k->n, (double)k->k, (double)k->m, (double)k->batch);
+        s = gemm_s(d, f, operands(k), (double)k->n, (double)k->k, (double)k->m, (double)k->batch);
         break;
     case KERNEL_NEWTON_SCHULZ:
     case KERNEL_NEWTON_SCHULZ_SHARDED:

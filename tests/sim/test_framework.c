@@ -134,6 +134,22 @@ START_TEST(a_measured_grid_corrects_a_burst)
 }
 END_TEST
 
+/* One tile of 256 x 128, 1e5 deep: 655.36 us at 1e13, half of it in fp8; 3.84e7 elements of operands, 5 bytes each for their casts. */
+START_TEST(fp8_doubles_the_rate_and_casts_its_operands)
+{
+    struct kernel_call k = {
+        .kernel = KERNEL_GEMM, .m = 256, .n = 128, .k = 100000, .batch = 1, .launches = 1};
+    struct device d = dev();
+
+    d.peak_flops = 1e13;
+    d.fp8_share = 2;
+    d.sustained_factor = 1;
+    ck_assert_double_eq_tol(us(&d, NULL, &k), 655.36, 1e-2);
+    k.fp8 = true;
+    ck_assert_double_eq_tol(us(&d, NULL, &k), 655.36 / 2 + 3.84e7 * 5 / 1e6, 1e-2);
+}
+END_TEST
+
 /* X X^T of one Newton-Schulz step at 2,048 and 4,096: an A100 takes 0.59 to 0.56 of cuBLAS's time
  * (flash-muon's README); waves of 128 x 128 tiles on 108 SMs are coarse at 2,048. */
 START_TEST(symmetric_products_are_as_fast_as_measured)
