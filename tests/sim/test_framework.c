@@ -273,5 +273,5 @@ SUITE_MAIN("sim/framework", what_fits_the_cache_does_not_pass_memory,
            a_mask_costs_what_its_tiles_are_worked_whole, unfused_attention_moves_its_scores,
            a_loss_and_adamw_move_what_the_framework_moves, a_framework_may_say_how_hot_it_runs,
            a_measured_grid_corrects_a_burst, symmetric_products_are_as_fast_as_measured,
-           graphs_and_copies, further_micro_batches_add_to_gradients,
-           constants_stay_in_their_physical_ranges)
+           graphs_and_copies, fp8_doubles_the_rate_and_casts_its_operands,
+           further_micro_batches_add_to_gradients, constants_stay_in_their_physical_ranges)
