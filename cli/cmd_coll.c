@@ -301,6 +301,10 @@ static int read_question(const struct opts *o, struct arena *a, struct asked *q,
     c->n_ranks = q->cluster.n_nodes * q->cluster.gpus_per_node;
     if (ranks && read_ranks(ranks, c->n_ranks, a, c, e))
         return err_prefix(e, "--ranks");
+    if (measured &&
+        (opts_get(o, "min")->set || opts_get(o, "max")->set || opts_get(o, "factor")->set))
+        return err_set(e, ERR_USAGE,
+                       "--measured has sizes of its own: no --min, --max or --factor");
     if (!segments && (opts_get(o, "gather")->set || opts_get(o, "owners")->set))
         return err_set(e, ERR_USAGE, "--gather and --owners go with owner_gather and owner_reduce");
     c->algo = segments ? gather_algos[opts_get(o, "gather")->u64] : ALGO_RING;

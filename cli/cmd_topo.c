@@ -382,6 +382,10 @@ static int run(const struct opts *o, struct arena *a, int argc, char **argv, str
     if (route->set && (export || with_constants || opts_get(o, "check")->set))
         return err_set(e, ERR_USAGE,
                        "--route prints the links alone: no --constants, --export or --check");
+    if (opts_get(o, "calibrate")->set &&
+        (route->set || with_constants || opts_get(o, "check")->set))
+        return err_set(e, ERR_USAGE,
+                       "--calibrate prints the fit alone: no --route, --constants or --check");
     if (opts_get(o, "leave-one-out")->set && !opts_get(o, "calibrate")->set)
         return err_set(e, ERR_USAGE, "--leave-one-out goes with --calibrate");
     if (load(o, a, &c, &t, &s, e))

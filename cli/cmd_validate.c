@@ -60,10 +60,14 @@ static int read_document(const struct json *j, const char *fallback, struct aren
                          struct validation *v, struct err *e)
 {
     struct json_at top = json_top(j);
+    size_t before = v->n_tables + v->n_steps;
 
-    if (coll_tables_here(&top))
-        return read_tables(&top, fallback, a, v, e);
-    return step_rows_read(&top, a, &v->steps, &v->n_steps, &v->cap_steps, e);
+    if (coll_tables_here(&top) ? read_tables(&top, fallback, a, v, e)
+                               : step_rows_read(&top, a, &v->steps, &v->n_steps, &v->cap_steps, e))
+        return -1;
+    if (v->n_tables + v->n_steps == before)
+        return json_err(&top, ERR_INVALID, e, "has no measurements");
+    return 0;
 }
 
 static int read_file(const char *path, const char *fallback, struct arena *a, struct validation *v,
