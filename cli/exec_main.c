@@ -353,6 +353,7 @@ static int only_own_kernels(const struct plan *plan, const char *file, struct er
                        : j->ns_symmetric       ? "ns_kernels symmetric"
                        : j->cuda_graphs        ? "cuda_graphs"
                        : j->fp8                ? "fp8"
+                       : j->overlap_refresh    ? "overlap_refresh"
                                                : NULL;
 
     if (what)

@@ -225,6 +225,11 @@ const struct opt setup_options[] = {
      .dflt = "no",
      .help =
          "products of layers in fp8, scaled as they come: the device's rate, compared with no run"},
+    {.name = "overlap-refresh",
+     .type = OPT_CHOICE,
+     .choices = yes_no,
+     .dflt = "no",
+     .help = "zero1: updated parameters travel beside the next forward, unit by unit"},
     MODEL_OPTION_ROWS,
     {.name = "price",
      .type = OPT_DOUBLE,
@@ -335,6 +340,7 @@ static int read_job(struct setup *s, struct err *e)
         .ns_symmetric = opts_get(o, "ns-kernels")->u64 == 1,
         .cuda_graphs = opts_get(o, "cuda-graphs")->u64 == 1,
         .fp8 = opts_get(o, "fp8")->u64 == 1,
+        .overlap_refresh = opts_get(o, "overlap-refresh")->u64 == 1,
         .price_per_gpu_hour =
             opts_get(o, "price")->set ? opts_get(o, "price")->d : s->cluster.price_per_gpu_hour,
     };
@@ -539,7 +545,7 @@ int setup_plan(const struct setup *s, uint64_t nodes, const char *layout, struct
 int setup_check_used(const struct setup *s, const char *const *layouts, size_t n, struct err *e)
 {
     const char *adamw = s->job.optimizer == OPTIMIZER_ADAMW ? " of matrices under adamw" : "";
-    bool owner = false, bucket = false, cut = false, whole = false;
+    bool owner = false, bucket = false, cut = false, whole = false, refresh = false;
     struct arena a;
 
     arena_init(&a);
@@ -559,6 +565,7 @@ int setup_check_used(const struct setup *s, const char *const *layouts, size_t n
             }
         owner |= st == STRATEGY_OWNER && s->job.optimizer != OPTIMIZER_ADAMW;
         whole |= st != STRATEGY_STOCK;
+        refresh |= l->shard_states && !l->shard_params;
         bucket |= !l->shard_grads;
         cut |= l->shard_params;
     }
@@ -584,6 +591,9 @@ int setup_check_used(const struct setup *s, const char *const *layouts, size_t n
     if (opts_get(s->opts, "ns-kernels")->set == OPT_FROM_CLI && s->job.optimizer != OPTIMIZER_MUON)
         return err_set(e, ERR_INVALID,
                        "--ns-kernels has no effect: only muon has Newton-Schulz products");
+    if (opts_get(s->opts, "overlap-refresh")->set == OPT_FROM_CLI && !refresh)
+        return err_set(e, ERR_INVALID,
+                       "--overlap-refresh has no effect: only zero1 refreshes parameters");
     if (opts_get(s->opts, "ns-kernels")->set == OPT_FROM_CLI && !whole)
         return err_set(e, ERR_INVALID,
                        "--ns-kernels has no effect: stock's products are cut, and not symmetric");

@@ -789,6 +789,8 @@ static void forward_loop(struct lower *l, const struct class_lives *classes)
     emit_init(&x, "forward.begin", OP_MARK, PHASE_FORWARD, STREAM_COMPUTE);
     for (uint32_t i = 0; i < n; i++)
         emit_wait(&x, gathers[i], 0, 0);
+    for (uint32_t i = 0; i < l->n_refresh; i++)
+        emit_wait(&x, l->refresh[i], 0, 0);
     l->forward_begin = emit_add(l, &x);
     emit_init(&x, "forward.input", OP_MARK, PHASE_FORWARD, STREAM_COMPUTE);
     x.op.guard.units = unit_mask(l, 0);

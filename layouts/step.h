@@ -46,6 +46,8 @@ struct lower {
     uint32_t (*values)[GRAPH_MAX_VALUES];
     uint32_t (*value_grads)[GRAPH_MAX_VALUES];
     /* ids of operations that others wait for */
+    uint32_t refresh[2],
+        n_refresh; /* of the step before, that forward waits for; a layout's that overlaps it */
     uint32_t forward_begin, forward_end, backward_end, reduce[2], n_reduce;
     uint32_t optimizer_begin, optimizer_end;
 };

@@ -7,6 +7,9 @@
  * zero1+owner (Megatron layer-wise, Canzona DP): each matrix's state is whole on its owner; gradients are reduced to
  * owners, updated matrices travel from owner to all.
  *
+ * With --overlap-refresh the program starts with the refresh of the step before, unit by unit, and forward waits for its unit: a step
+ * in the middle of a run.
+ *
  * With a shard group of G < W ranks (AdamW only) there are W/G copies of the states: gradients are all-reduced as in ddp, and
  * parameters gathered inside groups of G neighbours.
  *
@@ -44,9 +47,18 @@ static struct op refresh_op(const struct lower *l, const char *name, enum coll_k
                                 .peer_op = PROGRAM_NONE}};
 }
 
+/* After the optimizer; or, of the step before, at once, and forward waits for it. */
 static void refresh_add(struct lower *l, const struct op *o)
 {
     uint32_t id = program_add_op(&l->b, o);
+
+    if (l->j->overlap_refresh) {
+        l->refresh[l->n_refresh++] = id;
+        program_op_operand(
+            &l->b, id,
+            (struct operand){.buffer = l->params, .tensor = OPERAND_WHOLE, .access = ACCESS_ADD});
+        return;
+    }
 
     program_op_operand(
         &l->b, id,
@@ -70,6 +82,31 @@ static void refresh_slices(struct lower *l)
         refresh_add(l, &o);
 }
 
+/* Unit by unit, each cut into even parts (as Megatron's buckets are). */
+static void refresh_units(struct lower *l)
+{
+    struct op o = refresh_op(l, "refresh", COLL_ALL_GATHER);
+    uint64_t *bytes = ARENA_NEW(l->a, uint64_t, l->m->n_units);
+    uint32_t shards = part_shards(l->plan);
+
+    if (shards == 1)
+        return;
+    for (uint32_t u = 0; u < l->m->n_units; u++)
+        bytes[u] =
+            dtype_bytes(l->j->param_dtype, num_ceil_div(l->m->units[u].numel, shards) * shards);
+    program_open_loop(&l->b, &(struct loop){.kind = LOOP_UNIT, .end = l->m->n_units});
+    if (shards < l->n)
+        o.coll.group = program_add_group(&l->b, &(struct group){.name = "shards",
+                                                                .n_axes = 1,
+                                                                .size = {shards},
+                                                                .stride = {1},
+                                                                .n_members = shards});
+    o.coll.unit_bytes = bytes;
+    o.coll.piece_bytes = 0;
+    refresh_add(l, &o);
+    program_close_loop(&l->b);
+}
+
 static void refresh_owned(struct lower *l, uint32_t table, const uint64_t *even)
 {
     struct op o = refresh_op(l, "refresh", COLL_SEGMENT_GATHER);
@@ -85,6 +122,21 @@ static void refresh_owned(struct lower *l, uint32_t table, const uint64_t *even)
         refresh_add(l, &o);
     }
     program_close_loop(&l->b);
+}
+
+static void refresh(struct lower *l, bool owner)
+{
+    struct segment_table t;
+
+    if (owner) {
+        t = part_owner_segments(l->plan, l->j->param_dtype, l->a);
+        refresh_owned(l, program_add_segments(&l->b, &t),
+                      chunk_bytes(l->plan, l->j->param_dtype, l->a));
+    } else if (l->j->overlap_refresh) {
+        refresh_units(l);
+    } else {
+        refresh_slices(l);
+    }
 }
 
 static int zero1_lower(const struct plan *plan, struct arena *a, struct program *p, struct err *e)
@@ -117,18 +169,15 @@ static int zero1_lower(const struct plan *plan, struct arena *a, struct program 
         step.cut_table = program_add_segments(&l.b, &t);
     }
     lower_resident(&l);
+    if (many && plan->job.overlap_refresh)
+        refresh(&l, owner);
     lower_forward_backward(&l);
     lower_optimizer_begin(&l);
     lower_matrix_step(&l, &step);
     lower_tail_step(&l);
     lower_optimizer_end(&l);
-    if (many && owner) {
-        t = part_owner_segments(plan, plan->job.param_dtype, a);
-        refresh_owned(&l, program_add_segments(&l.b, &t),
-                      chunk_bytes(plan, plan->job.param_dtype, a));
-    } else if (many) {
-        refresh_slices(&l);
-    }
+    if (many && !plan->job.overlap_refresh)
+        refresh(&l, owner);
     return lower_end(&l, e);
 }
 
@@ -145,6 +194,18 @@ static uint64_t cut_bytes(const struct plan *plan)
                    ((at + t->numel - 1) / slice - at / slice);
         at += t->numel;
     }
+    return sum;
+}
+
+/* Bytes that one copy of the parameters is padded to where units are refreshed one by one; else `even`. */
+static uint64_t refresh_bytes(const struct plan *plan, uint64_t shards, uint64_t even)
+{
+    uint64_t sum = 0;
+
+    if (!plan->job.overlap_refresh)
+        return even;
+    for (uint32_t u = 0; u < plan->model.n_units; u++)
+        sum += num_ceil_div(plan->model.units[u].numel, shards) * shards;
     return sum;
 }
 
@@ -167,7 +228,8 @@ static int zero1_formula(const struct plan *plan, uint64_t bytes[PHASE_N], struc
         even = j->bucket_bytes && j->bucket_bytes < dtype_bytes(j->param_dtype, all)
                    ? (all / piece * num_ceil_div(piece, g) + num_ceil_div(all % piece, g)) * g
                    : all;
-        bytes[PHASE_REFRESH] = w / g * (g - 1) * dtype_bytes(j->param_dtype, even);
+        bytes[PHASE_REFRESH] =
+            w / g * (g - 1) * dtype_bytes(j->param_dtype, refresh_bytes(plan, g, even));
         return 0;
     }
     if (plan->strategy != STRATEGY_OWNER) {
@@ -179,7 +241,7 @@ static int zero1_formula(const struct plan *plan, uint64_t bytes[PHASE_N], struc
         even = j->bucket_bytes && j->bucket_bytes < dtype_bytes(j->param_dtype, all)
                    ? (all / piece * num_ceil_div(piece, w) + num_ceil_div(all % piece, w)) * w
                    : all;
-        bytes[PHASE_REFRESH] = (w - 1) * dtype_bytes(j->param_dtype, even);
+        bytes[PHASE_REFRESH] = (w - 1) * dtype_bytes(j->param_dtype, refresh_bytes(plan, w, even));
         return 0;
     }
     for (uint32_t u = 0; u < plan->model.n_units; u++) {

@@ -59,9 +59,10 @@ struct job {
     uint32_t tp, pp, ep;
     enum framework framework;
     enum adamw_kernels adamw;
-    bool ns_symmetric; /* Newton-Schulz's symmetric products by kernels that work one triangle */
-    bool cuda_graphs;  /* the host launches the step as a whole */
-    bool fp8;          /* products of layers, scaled as they come */
+    bool ns_symmetric;    /* Newton-Schulz's symmetric products by kernels that work one triangle */
+    bool cuda_graphs;     /* the host launches the step as a whole */
+    bool overlap_refresh; /* zero1: the last step's refresh beside forward, unit by unit */
+    bool fp8;             /* products of layers, scaled as they come */
     double price_per_gpu_hour; /* 0: the cluster's */
 };
 

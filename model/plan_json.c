@@ -198,6 +198,7 @@ static void add_job(cJSON *to, const struct job *j)
     json_add_str(o, "ns_kernels", plan_ns_kernels[j->ns_symmetric]);
     json_add_bool(o, "cuda_graphs", j->cuda_graphs);
     json_add_bool(o, "fp8", j->fp8);
+    json_add_bool(o, "overlap_refresh", j->overlap_refresh);
     json_add_double(o, "price", j->price_per_gpu_hour);
 }
 

@@ -351,8 +351,10 @@ static int64_t refresh_ps(const struct run *r, const struct op *o)
     double each_s = r->c->device.blocking_s > 0 ? r->c->device.blocking_s : usual_s;
 
     if (!r->framework || !r->framework->refresh_by_owner || o->phase != PHASE_REFRESH ||
-        o->coll.kind != COLL_ALL_GATHER || o->loop != PROGRAM_NONE)
-        return 0;
+        o->coll.kind != COLL_ALL_GATHER || strcmp(o->name, "refresh"))
+        return 0;                       /* "refresh.tail" stands beside owners' segments */
+    if (op_in_loop(r->p, o, LOOP_UNIT)) /* unit by unit: an owner's tensors lie together */
+        each_s /= r->p->model->n_units;
     return sim_ps(each_s * r->p->groups[o->coll.group].n_members);
 }
 

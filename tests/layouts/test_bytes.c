@@ -67,6 +67,9 @@ START_TEST(formulas_equal_programs_for_every_layout_optimizer_world_and_model)
                         continue;
                     j.grad_accum = w % 2 ? 3 : 1;
                     agree(plans_models[m], plans_layouts[l], &j, plans_worlds[w], ALGO_AUTO);
+                    j.overlap_refresh = true;
+                    agree(plans_models[m], plans_layouts[l], &j, plans_worlds[w], ALGO_AUTO);
+                    j.overlap_refresh = false;
                 }
 }
 END_TEST

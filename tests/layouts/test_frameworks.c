@@ -83,6 +83,39 @@ START_TEST(fsdp2_copies_what_it_gathers_and_reduces)
 }
 END_TEST
 
+static uint32_t op_named(const char *name)
+{
+    for (uint32_t i = 0; i < prog.n_ops; i++)
+        if (!strcmp(prog.ops[i].name, name))
+            return i;
+    return PROGRAM_NONE;
+}
+
+/* The refresh of the step before comes first; forward waits for its unit's, the optimizer's end for nothing more. */
+START_TEST(an_overlapped_refresh_is_waited_for_unit_by_unit)
+{
+    static const char *const layouts[] = {"zero1", "zero1-owner"};
+
+    for (int l = 0; l < 2; l++) {
+        struct job j = plans_job();
+        uint32_t refresh, begin, found = 0;
+
+        j.overlap_refresh = true;
+        lower("llama", layouts[l], &j, 4);
+        refresh = op_named("refresh");
+        begin = op_named("forward.begin");
+        ck_assert_uint_lt(refresh, begin);
+        ck_assert_uint_eq(prog.ops[refresh].n_waits, 0);
+        for (uint32_t w = 0; w < prog.ops[begin].n_waits; w++)
+            found += prog.ops[begin].waits[w].op == refresh && prog.ops[begin].waits[w].d_unit == 0;
+        ck_assert_uint_eq(found, 1);
+        for (uint32_t i = op_named("optimizer.end"); i < prog.n_ops; i++)
+            ck_assert(prog.ops[i].phase != PHASE_REFRESH);
+        arena_release(&a);
+    }
+}
+END_TEST
+
 static const struct kernel_call *adamw(void)
 {
     for (uint32_t i = 0; i < prog.n_ops; i++)
@@ -127,4 +160,4 @@ END_TEST
 
 SUITE_MAIN("layouts/frameworks", torchtitans_policy_saves_every_other_product,
            megatrons_policy_repeats_attention, fsdp2_copies_what_it_gathers_and_reduces,
-           adamw_moves_what_its_kernels_touch)
+           an_overlapped_refresh_is_waited_for_unit_by_unit, adamw_moves_what_its_kernels_touch)
