@@ -1,5 +1,6 @@
 #include "sim/fluid.h"
 
+#include "sim/bottleneck.h"
 #include "sim/keyheap.h"
 #include "sim/maxmin.h"
 #include "sim/queue.h"
@@ -9,6 +10,9 @@
 #include <string.h>
 
 enum { NONE = UINT32_MAX };
+
+/* What may run on sim/bottleneck.h: it has room for paths of the longest, and for all instances. */
+enum { MAX_PATH = 16, MAX_LINKS = 1 << 20 };
 
 static const double DONE_REL = 1e-12;  /* of its work: done */
 static const double ROUND_REL = 1e-15; /* of a duration, and */
@@ -27,6 +31,7 @@ struct kind {
     struct own *own; /* owned, [n_own] capacities that differ, ascending instance */
     size_t own_cap;
     uint32_t n_own;
+    uint32_t first;    /* its instance 0 among all links, when the run is of flows only */
     double used_every; /* through an instance that no `only` names */
     double *used_only; /* owned, [n], to add to it; NULL: all 0 */
 };
@@ -65,6 +70,9 @@ struct fluid {
     struct edge *edges;
     size_t edges_cap;
     uint32_t n_edges;
+    uint32_t longest;         /* path of a flow */
+    bool flows_only;          /* so far */
+    struct bottleneck *flows; /* while running flows only; otherwise NULL, and the next few serve */
     struct maxmin *shares;
     struct progress *progress; /* [slots] */
     size_t progress_cap;
@@ -82,6 +90,7 @@ struct fluid *fluid_new(void)
 {
     struct fluid *f = MEM_NEW(struct fluid, 1);
 
+    f->flows_only = true;
     f->shares = maxmin_new();
     queue_init(&f->starts);
     keyheap_init(&f->ends);
@@ -104,6 +113,7 @@ void fluid_free(struct fluid *f)
     mem_free(f->edges);
     mem_free(f->progress);
     mem_free(f->batch);
+    bottleneck_free(f->flows);
     maxmin_free(f->shares);
     queue_release(&f->starts);
     keyheap_release(&f->ends);
@@ -180,11 +190,43 @@ static void check_uses(const struct fluid *f, const struct fluid_activity *a)
     }
 }
 
+/* The length of its path, when each instance that it uses carries as much as it moves; NONE when it is no such flow. */
+static uint32_t path_length(const struct fluid_activity *a)
+{
+    uint32_t n = 0, i, j;
+
+    if (a->cap > 0 || (a->weight > 0 && a->weight != 1))
+        return NONE;
+    for (i = 0; i < a->n_uses; i++) {
+        if (a->uses[i].every > 0)
+            return NONE;
+        for (j = 0; j < a->uses[i].n_only; j++) {
+            if (a->uses[i].only[j].amount > 0 && a->uses[i].only[j].amount != 1)
+                return NONE;
+            n += a->uses[i].only[j].amount > 0;
+        }
+    }
+    return n;
+}
+
+static void note_path(struct fluid *f, const struct fluid_activity *a)
+{
+    uint32_t n;
+
+    if (!(a->work > 0) || !f->flows_only)
+        return;
+    n = path_length(a);
+    f->flows_only = n <= MAX_PATH;
+    if (f->flows_only && n > f->longest)
+        f->longest = n;
+}
+
 uint32_t fluid_add(struct fluid *f, const struct fluid_activity *a, int64_t not_before_ps)
 {
     BUG_ON(f->ran || not_before_ps < 0 || a->latency_ps < 0 || f->n_activities == NONE);
     BUG_ON(!(a->work >= 0) || isinf(a->work) || !(a->cap >= 0) || !(a->weight >= 0));
     check_uses(f, a);
+    note_path(f, a);
     f->activities = mem_grow(f->activities, &f->activities_cap, (size_t)f->n_activities + 1,
                              sizeof(*f->activities));
     f->activities[f->n_activities] = (struct activity){.latency_ps = a->latency_ps,
@@ -256,6 +298,21 @@ static int finish(struct fluid *f, uint32_t id, int64_t now_ps, struct err *e)
     return a->first_after != NONE ? release(f, a->first_after, id, now_ps, e) : 0;
 }
 
+static int start_flow(struct fluid *f, uint32_t id, int64_t now_ps, struct err *e)
+{
+    const struct activity *a = &f->activities[id];
+    uint32_t path[MAX_PATH], n = 0, i, j;
+
+    for (i = 0; i < a->n_uses; i++)
+        for (j = 0; j < a->uses[i].n_only; j++)
+            if (a->uses[i].only[j].amount > 0)
+                path[n++] = f->kinds[a->uses[i].kind].first + a->uses[i].only[j].instance;
+    if (!n)
+        return finish(f, id, now_ps, e);
+    bottleneck_start(f->flows, id, path, n, a->work);
+    return 0;
+}
+
 static int start(struct fluid *f, uint32_t id, int64_t now_ps, struct err *e)
 {
     struct activity *a = &f->activities[id];
@@ -266,6 +323,8 @@ static int start(struct fluid *f, uint32_t id, int64_t now_ps, struct err *e)
         return finish(f, id, now_ps, e);
     if (a->first_after != NONE)
         __builtin_prefetch(&f->activities[a->first_after]); /* needed when this one ends */
+    if (f->flows)
+        return start_flow(f, id, now_ps, e);
     slot = maxmin_start(f->shares, id, a->uses, a->n_uses, a->weight, a->cap);
     if (slot == NONE)
         return finish(f, id, now_ps, e);
@@ -294,11 +353,27 @@ static int reschedule(struct fluid *f, uint32_t slot, int64_t now_ps, struct err
     return 0;
 }
 
+static int take_flow_ends(struct fluid *f, int64_t now_ps, struct err *e)
+{
+    const uint32_t *ids;
+    uint32_t n, i;
+
+    bottleneck_advance(f->flows, now_ps);
+    n = bottleneck_take_ends(f->flows, &ids);
+    f->n_events += n;
+    for (i = 0; i < n; i++)
+        if (finish(f, ids[i], now_ps, e))
+            return -1;
+    return 0;
+}
+
 /* All that ends at now_ps leaves before any successor starts. */
 static int take_ends(struct fluid *f, int64_t now_ps, struct err *e)
 {
     uint32_t n = 0, i, id;
 
+    if (f->flows)
+        return take_flow_ends(f, now_ps, e);
     while (f->ends.len && f->ends.items[0].key == now_ps) {
         f->batch = mem_grow(f->batch, &f->batch_cap, (size_t)n + 1, sizeof(*f->batch));
         f->batch[n++] = f->ends.items[0].id;
@@ -328,6 +403,8 @@ static int step(struct fluid *f, int64_t now_ps, struct err *e)
         if (start(f, ev.arg, now_ps, e))
             return -1;
     }
+    if (f->flows)
+        return bottleneck_solve(f->flows, e);
     n = maxmin_solve(f->shares, &slots);
     for (i = 0; i < n; i++)
         if (reschedule(f, slots[i], now_ps, e))
@@ -440,6 +517,34 @@ static void add_up_use(struct kind *k, const struct fluid_use *u, double work)
         k->used_only[u->only[i].instance] += work * u->only[i].amount - work * u->every;
 }
 
+static struct bottleneck *flows_new(struct fluid *f)
+{
+    struct bottleneck *b;
+    uint64_t n = 0;
+    uint32_t i, j;
+
+    for (i = 0; i < f->n_kinds; n += f->kinds[i++].n)
+        f->kinds[i].first = (uint32_t)n;
+    if (!f->flows_only || n > MAX_LINKS)
+        return NULL;
+    b = bottleneck_new((uint32_t)n, f->longest);
+    for (i = 0; i < f->n_kinds; i++) {
+        for (j = 0; j < f->kinds[i].n; j++)
+            bottleneck_capacity(b, f->kinds[i].first + j, f->kinds[i].capacity);
+        for (j = 0; j < f->kinds[i].n_own; j++)
+            bottleneck_capacity(b, f->kinds[i].first + f->kinds[i].own[j].instance,
+                                f->kinds[i].own[j].capacity);
+    }
+    return b;
+}
+
+static int64_t next_end_ps(const struct fluid *f)
+{
+    if (f->flows)
+        return bottleneck_next_ps(f->flows);
+    return f->ends.len ? f->ends.items[0].key : INT64_MAX;
+}
+
 int fluid_run(struct fluid *f, struct err *e)
 {
     const struct activity *a;
@@ -450,13 +555,14 @@ int fluid_run(struct fluid *f, struct err *e)
     f->ran = true;
     if (check_capacities(f, e))
         return -1;
+    f->flows = flows_new(f);
     for (i = 0; i < f->n_activities; i++)
         if (f->activities[i].n_waits == 0 && schedule(f, i, e))
             return -1;
     for (;;) {
         now_ps = queue_next_ps(&f->starts);
-        if (f->ends.len && f->ends.items[0].key < now_ps)
-            now_ps = f->ends.items[0].key;
+        if (next_end_ps(f) < now_ps)
+            now_ps = next_end_ps(f);
         else if (!f->starts.len)
             break;
         if (step(f, now_ps, e))

@@ -1,0 +1,58 @@
+/* sim/bottleneck.h - flows over links, max-min fair, kept per link instead of per flow.
+ *
+ * For what simulators of networks call a flow: each link of its path carries as much as the flow moves, no cap, weight
+ * 1. sim/fluid.h runs on this when all activities are such; on sim/maxmin.h otherwise. The rates are the same, but for
+ * rounding.
+ *
+ * Levels. A flow runs at the level of the link that *holds* it: a full link of its path with no user faster than that
+ * (its bottleneck). A link that holds h of its flows has the level (capacity - what its other users take) / h. So a
+ * change of a level is one number, however many flows run at it.
+ *
+ * Repair. What a flow that starts or ends changes is repaired link by link, the lowest level first: to *settle* a link
+ * is to compute its level from those of its other users' holders; users that are faster than the level, and fresh
+ * ones, are held by it from then on. Where its level has changed, the other links of its flows that hold someone, or
+ * now carry more than they can, are settled in turn. When no link waits, every flow has a bottleneck: max-min fair.
+ * The order is for speed only, the fixed point does not depend on it: the link with the lowest level of all cannot
+ * depend on any other, the next only on that, and so on (A. Charny, "An algorithm for rate allocation in a
+ * packet-switching network with feedback", 1994, proves it for links that do this in any order). Levels that differ by
+ * rounding count as equal, so that links of one level do not hand flows to each other for ever.
+ *
+ * Virtual time, as in fair queueing (A. Parekh, R. Gallager, "A generalized processor sharing approach to flow
+ * control", 1993). Each link that holds flows has a clock that runs as fast as its level. A flow ends when the clock of
+ * its holder has gone on by what is left of it, so the order of ends among flows of one holder never changes: a heap
+ * per link by the clock at the end, and one of all links by the time of their next end. A flow is touched when it
+ * starts, when another link comes to hold it, and when it ends.
+ *
+ * Cost of a change: the users of the links whose level changes, not the flows whose rate changes, times a few cycles.
+ */
+#ifndef BALLAST_SIM_BOTTLENECK_H
+#define BALLAST_SIM_BOTTLENECK_H
+
+#include "core/err.h"
+
+#include <stdint.h>
+
+struct bottleneck; /* opaque */
+
+/* n_links links of capacity 0; a path has at most max_path of them. */
+struct bottleneck *bottleneck_new(uint32_t n_links, uint32_t max_path);
+void bottleneck_free(struct bottleneck *b);
+void bottleneck_capacity(struct bottleneck *b, uint32_t link, double capacity);
+
+/* Time goes on to now_ps, which is not before what it was. */
+void bottleneck_advance(struct bottleneck *b, int64_t now_ps);
+/* When the next flow ends, INT64_MAX: none runs. */
+int64_t bottleneck_next_ps(const struct bottleneck *b);
+/* All flows that end now leave. Returns how many; *ids lists them, valid until the next call. */
+uint32_t bottleneck_take_ends(struct bottleneck *b, const uint32_t **ids);
+/* A flow of `work` units starts now, over links[n] that differ, n > 0. Returns its slot; slots are used again. */
+uint32_t bottleneck_start(struct bottleneck *b, uint32_t id, const uint32_t *links, uint32_t n,
+                          double work);
+/* It leaves before its end. Not between its start and the next solve. */
+void bottleneck_stop(struct bottleneck *b, uint32_t slot);
+/* Bring levels and ends up to date. ERR_OVERFLOW: a flow ends beyond 2^63 ps. */
+int bottleneck_solve(struct bottleneck *b, struct err *e);
+/* After bottleneck_solve(). */
+double bottleneck_rate(const struct bottleneck *b, uint32_t slot);
+
+#endif
