@@ -25,6 +25,7 @@ struct user {
 struct held { /* heap order */
     double end;
     uint32_t slot;
+    float slack; /* units: with no more left it is done */
 };
 
 enum state { CLEAN, MARKED, QUEUED };
@@ -48,8 +49,13 @@ struct carried {
         limit; /* of that: settle the link when it is above. -INFINITY: always (it holds someone) */
 };
 
+struct hop {
+    uint32_t link; /* n_links: the path has ended */
+    uint32_t at;   /* in its users */
+};
+
 struct flow {
-    uint32_t id, holder, at_held, n_hops;
+    uint32_t id, holder, at_held;
     double work;
 };
 
@@ -62,7 +68,7 @@ struct bottleneck {
     uint8_t *state;     /* [n_links] enum state */
     struct flow *flows; /* [n_slots] */
     size_t flows_cap;
-    uint32_t *hops; /* [n_slots][max_path] links */
+    struct hop *hops; /* [n_slots][max_path + 1] */
     size_t hops_cap;
     uint32_t n_slots;
     uint32_t *free_slots;
@@ -71,12 +77,10 @@ struct bottleneck {
     uint32_t *fresh; /* slots that started since the last solve */
     size_t fresh_cap;
     uint32_t n_fresh;
-    uint32_t *marked; /* links to settle, not in the queue yet */
-    size_t marked_cap;
+    uint32_t *marked; /* [n_links] links to settle, not in the queue yet */
     uint32_t n_marked;
     struct keyheap queue; /* links to settle, by about their level */
-    uint32_t *noted;
-    size_t noted_cap;
+    uint32_t *noted;      /* [n_links] */
     uint32_t n_noted;
     struct keyheap ends; /* links by the time of their next end */
     uint32_t *ended;     /* slots, then ids */
@@ -96,6 +100,8 @@ struct bottleneck *bottleneck_new(uint32_t n_links, uint32_t max_path)
     b->carried = MEM_NEW(struct carried, n_links);
     b->level = MEM_NEW(double, (size_t)n_links + 1);
     b->state = MEM_NEW(uint8_t, n_links);
+    b->marked = MEM_NEW(uint32_t, n_links);
+    b->noted = MEM_NEW(uint32_t, n_links);
     for (i = 0; i < n_links; i++)
         b->level[i] = INFINITY;
     keyheap_init(&b->queue);
@@ -140,10 +146,9 @@ void bottleneck_capacity(struct bottleneck *b, uint32_t link, double capacity)
 
 static void mark(struct bottleneck *b, uint32_t l)
 {
-    if (b->state[l] == MARKED)
+    if (b->state[l] != CLEAN)
         return;
     b->state[l] = MARKED;
-    b->marked = mem_grow(b->marked, &b->marked_cap, (size_t)b->n_marked + 1, sizeof(*b->marked));
     b->marked[b->n_marked++] = l;
 }
 
@@ -152,7 +157,6 @@ static void note(struct bottleneck *b, uint32_t l)
     if (b->links[l].noted)
         return;
     b->links[l].noted = true;
-    b->noted = mem_grow(b->noted, &b->noted_cap, (size_t)b->n_noted + 1, sizeof(*b->noted));
     b->noted[b->n_noted++] = l;
 }
 
@@ -178,6 +182,11 @@ static void held_place(struct bottleneck *b, struct link *k, uint32_t at, struct
 {
     k->held[at] = it;
     b->flows[it.slot].at_held = at;
+}
+
+static inline struct hop *path_of(const struct bottleneck *b, uint32_t slot)
+{
+    return &b->hops[(size_t)slot * (b->max_path + 1)];
 }
 
 static void held_sift(struct bottleneck *b, struct link *k, uint32_t at, struct held it)
@@ -214,7 +223,10 @@ static void join(struct bottleneck *b, uint32_t l, uint32_t slot, double left)
         rebase(k);
     k->held = mem_grow(k->held, &k->held_cap, (size_t)k->n_held + 1, sizeof(*k->held));
     k->n_held++;
-    held_sift(b, k, k->n_held - 1, (struct held){.end = k->clock + left, .slot = slot});
+    held_sift(b, k, k->n_held - 1,
+              (struct held){.end = k->clock + left,
+                            .slot = slot,
+                            .slack = (float)(DONE_REL * b->flows[slot].work)});
     b->flows[slot].holder = l;
     b->carried[l].limit = -INFINITY;
     note(b, l);
@@ -252,6 +264,7 @@ uint32_t bottleneck_start(struct bottleneck *b, uint32_t id, const uint32_t *lin
 {
     uint32_t slot, i;
     struct link *k;
+    struct hop *p;
 
     BUG_ON(n == 0 || n > b->max_path);
     if (b->n_free) {
@@ -259,46 +272,52 @@ uint32_t bottleneck_start(struct bottleneck *b, uint32_t id, const uint32_t *lin
     } else {
         slot = b->n_slots++;
         b->flows = mem_grow(b->flows, &b->flows_cap, b->n_slots, sizeof(*b->flows));
-        b->hops =
-            mem_grow(b->hops, &b->hops_cap, (size_t)b->n_slots * b->max_path, sizeof(*b->hops));
+        b->hops = mem_grow(b->hops, &b->hops_cap, (size_t)b->n_slots * (b->max_path + 1),
+                           sizeof(*b->hops));
     }
-    b->flows[slot] = (struct flow){.id = id, .holder = b->n_links, .n_hops = n, .work = work};
+    b->flows[slot] = (struct flow){.id = id, .holder = b->n_links, .work = work};
+    p = path_of(b, slot);
+    p[n].link = b->n_links;
     for (i = 0; i < n; i++) {
         k = &b->links[links[i]];
         k->users = mem_grow(k->users, &k->users_cap, (size_t)k->n_users + 1, sizeof(*k->users));
+        p[i] = (struct hop){.link = links[i], .at = k->n_users};
         k->users[k->n_users++] = (struct user){.slot = slot, .holder = b->n_links};
         k->n_fresh++;
-        b->hops[(size_t)slot * b->max_path + i] = links[i];
     }
     b->fresh = mem_grow(b->fresh, &b->fresh_cap, (size_t)b->n_fresh + 1, sizeof(*b->fresh));
     b->fresh[b->n_fresh++] = slot;
     return slot;
 }
 
-static struct user *find_user(struct link *k, uint32_t slot)
+/* The user at a place of link l is gone; the last one comes there. */
+static void drop_user(struct bottleneck *b, uint32_t l, uint32_t at)
 {
-    uint32_t i;
+    struct link *k = &b->links[l];
+    struct user last = k->users[--k->n_users];
+    struct hop *p;
 
-    for (i = 0; k->users[i].slot != slot; i++)
+    if (at == k->n_users)
+        return;
+    k->users[at] = last;
+    for (p = path_of(b, last.slot); p->link != l; p++)
         ;
-    return &k->users[i];
+    p->at = at;
 }
 
 /* The flow, which link h held at `level` until now, is gone from its links. */
 static void leave(struct bottleneck *b, uint32_t slot, uint32_t h, double level)
 {
-    const uint32_t *hop = &b->hops[(size_t)slot * b->max_path];
-    struct link *k;
+    const struct hop *p;
 
-    for (uint32_t i = 0; i < b->flows[slot].n_hops; i++) {
-        k = &b->links[hop[i]];
-        *find_user(k, slot) = k->users[k->n_users - 1];
-        k->n_users--;
-        if (hop[i] == h)
+    for (p = path_of(b, slot); p->link != b->n_links; p++) {
+        drop_user(b, p->link, p->at);
+        if (p->link == h)
             continue;
-        b->carried[hop[i]].other = k->n_users ? b->carried[hop[i]].other - level : 0;
-        if (k->n_held)
-            mark(b, hop[i]);
+        b->carried[p->link].other =
+            b->links[p->link].n_users ? b->carried[p->link].other - level : 0;
+        if (b->links[p->link].n_held)
+            mark(b, p->link);
     }
     b->free_slots =
         mem_grow(b->free_slots, &b->free_cap, (size_t)b->n_free + 1, sizeof(*b->free_slots));
@@ -331,14 +350,17 @@ int64_t bottleneck_next_ps(const struct bottleneck *b)
 static int64_t next_end(const struct bottleneck *b, uint32_t l)
 {
     const struct link *k = &b->links[l];
-    double left = k->held[0].end - k->clock, ps = 0;
+    double left = k->held[0].end - k->clock, ps;
+    int64_t whole;
 
-    if (left > DONE_REL * b->flows[k->held[0].slot].work)
-        ps = ceil(left / b->level[l] * (1 - ROUND_REL) - ROUND_PS -
-                  ROUND_CLOCK * k->clock / b->level[l]);
+    if (left <= (double)k->held[0].slack)
+        return k->since_ps;
+    ps = (left * (1 - ROUND_REL) - ROUND_CLOCK * k->clock) / b->level[l] - ROUND_PS;
     if (ps >= (double)(INT64_MAX - k->since_ps))
         return -1;
-    return k->since_ps + (ps > 0 ? (int64_t)ps : 0);
+    whole = (int64_t)ps; /* ceil() without the call */
+    whole += (double)whole < ps;
+    return k->since_ps + (whole > 0 ? whole : 0);
 }
 
 uint32_t bottleneck_take_ends(struct bottleneck *b, const uint32_t **ids)
@@ -410,8 +432,8 @@ static double share(const struct bottleneck *b, const struct link *k, uint32_t n
 /* The flow of a user comes to link l, which has `level` and whose clock shows now. */
 static void move(struct bottleneck *b, uint32_t l, uint32_t slot, double level)
 {
-    const uint32_t *hop = &b->hops[(size_t)slot * b->max_path];
-    uint32_t h = b->flows[slot].holder, i;
+    const struct hop *p;
+    uint32_t h = b->flows[slot].holder;
     double left = b->flows[slot].work, old = b->level[h];
 
     if (h < b->n_links) {
@@ -420,15 +442,15 @@ static void move(struct bottleneck *b, uint32_t l, uint32_t slot, double level)
         unhold(b, h, b->flows[slot].at_held);
         lost(b, h);
     }
-    for (i = 0; i < b->flows[slot].n_hops; i++) {
-        find_user(&b->links[hop[i]], slot)->holder = l;
-        b->links[hop[i]].n_fresh -= h == b->n_links;
-        if (hop[i] == h)
+    for (p = path_of(b, slot); p->link != b->n_links; p++) {
+        b->links[p->link].users[p->at].holder = l;
+        b->links[p->link].n_fresh -= h == b->n_links;
+        if (p->link == h)
             b->carried[h].other += level;
-        else if (hop[i] == l)
+        else if (p->link == l)
             b->carried[l].other -= old;
         else
-            carry(b, hop[i], level - old);
+            carry(b, p->link, level - old);
     }
     join(b, l, slot, left > 0 ? left : 0);
 }
@@ -437,15 +459,13 @@ static void move(struct bottleneck *b, uint32_t l, uint32_t slot, double level)
 static void shift(struct bottleneck *b, uint32_t l, double more)
 {
     const struct link *k = &b->links[l];
-    const uint32_t *hop;
-    uint32_t i, j;
+    const struct hop *p;
+    uint32_t i;
 
-    for (i = 0; i < k->n_held; i++) {
-        hop = &b->hops[(size_t)k->held[i].slot * b->max_path];
-        for (j = 0; j < b->flows[k->held[i].slot].n_hops; j++)
-            if (hop[j] != l)
-                carry(b, hop[j], more);
-    }
+    for (i = 0; i < k->n_held; i++)
+        for (p = path_of(b, k->held[i].slot); p->link != b->n_links; p++)
+            if (p->link != l)
+                carry(b, p->link, more);
     note(b, l);
 }
 
@@ -494,15 +514,15 @@ static double estimate(const struct bottleneck *b, uint32_t l)
 /* A fresh flow is settled by the link that offers least, if all were to share evenly: mostly its bottleneck. */
 static void mark_least(struct bottleneck *b, uint32_t slot)
 {
-    const uint32_t *hop = &b->hops[(size_t)slot * b->max_path];
+    const struct hop *p = path_of(b, slot);
     double least = INFINITY, fair;
-    uint32_t best = hop[0];
+    uint32_t best = p->link;
 
-    for (uint32_t i = 0; i < b->flows[slot].n_hops; i++) {
-        fair = b->links[hop[i]].capacity / b->links[hop[i]].n_users;
+    for (; p->link != b->n_links; p++) {
+        fair = b->links[p->link].capacity / b->links[p->link].n_users;
         if (fair < least) {
             least = fair;
-            best = hop[i];
+            best = p->link;
         }
     }
     mark(b, best);
