@@ -1,93 +1,12 @@
 #include "sim/bottleneck.h"
 
 #include "core/mem.h"
-#include "sim/keyheap.h"
+#include "sim/bottleneck_inner.h"
 
-#include <math.h>
-#include <stdbool.h>
-
-static const double SAME = 1e-12;  /* relative: levels, and sums, that differ by rounding at most */
-static const double NOISE = 1e-15; /* relative: a level that moves no more has not changed */
-static const double DONE_REL = 1e-12;  /* of its work: done */
-static const double ROUND_REL = 1e-15; /* of a duration, and */
-static const double ROUND_PS = 1e-6;   /* ps, and */
-static const double ROUND_CLOCK =
-    4.5e-16;                     /* of the holder's clock: forgiven before an end is rounded up */
-enum { ADD_UP_AFTER = 1 << 12 }; /* solves: what links carry is added up anew */
 enum {
-    REBASE_AFTER = 64
-}; /* flows that came to a link, and four times what it holds: its clock goes back to 0 */
-
-struct user {
-    uint32_t slot, holder;
-};
-
-struct held { /* heap order */
-    double end;
-    uint32_t slot;
-    float slack; /* units: with no more left it is done */
-};
-
-enum state { CLEAN, MARKED, QUEUED };
-
-struct link {
-    double capacity;
-    double clock; /* units that a flow held since it was 0 has moved, at since_ps */
-    int64_t since_ps;
-    struct user *users; /* owned */
-    struct held *held;  /* owned */
-    uint32_t n_users, n_held, n_fresh;
-    uint32_t n_joined; /* since the clock was 0 */
-    size_t users_cap, held_cap;
-    bool noted; /* in the list of those whose next end is to be found */
-};
-
-/* What every change of a level writes, apart from the rest: few lines of cache for all links. */
-struct carried {
-    double other; /* by users that other links hold, but for rounding */
-    double
-        limit; /* of that: settle the link when it is above. -INFINITY: always (it holds someone) */
-};
-
-struct hop {
-    uint32_t link; /* n_links: the path has ended */
-    uint32_t at;   /* in its users */
-};
-
-struct flow {
-    uint32_t id, holder, at_held;
-    double work;
-};
-
-struct bottleneck {
-    uint32_t n_links, max_path;
-    struct link *links;      /* owned, as all below, [n_links] */
-    struct carried *carried; /* [n_links] */
-    double
-        *level; /* [n_links + 1] INFINITY: holds no one; the last is the holder of fresh flows: 0 */
-    uint8_t *state;     /* [n_links] enum state */
-    struct flow *flows; /* [n_slots] */
-    size_t flows_cap;
-    struct hop *hops; /* [n_slots][max_path + 1] */
-    size_t hops_cap;
-    uint32_t n_slots;
-    uint32_t *free_slots;
-    size_t free_cap;
-    uint32_t n_free;
-    uint32_t *fresh; /* slots that started since the last solve */
-    size_t fresh_cap;
-    uint32_t n_fresh;
-    uint32_t *marked; /* [n_links] links to settle, not in the queue yet */
-    uint32_t n_marked;
-    struct keyheap queue; /* links to settle, by about their level */
-    uint32_t *noted;      /* [n_links] */
-    uint32_t n_noted;
-    struct keyheap ends; /* links by the time of their next end */
-    uint32_t *ended;     /* slots, then ids */
-    size_t ended_cap;
-    int64_t now_ps;
-    uint32_t n_solves; /* since it was added up what links carry */
-};
+    ENOUGH = 10000
+}; /* times that a link is settled in one solve, on average: it would not end. 1 to 2 are usual */
+static const double NOISE = 1e-15; /* relative: a level that moves no more has not changed */
 
 struct bottleneck *bottleneck_new(uint32_t n_links, uint32_t max_path)
 {
@@ -99,11 +18,12 @@ struct bottleneck *bottleneck_new(uint32_t n_links, uint32_t max_path)
     b->links = MEM_NEW(struct link, n_links);
     b->carried = MEM_NEW(struct carried, n_links);
     b->level = MEM_NEW(double, (size_t)n_links + 1);
+    b->kept = MEM_NEW(uint8_t, n_links);
     b->state = MEM_NEW(uint8_t, n_links);
     b->marked = MEM_NEW(uint32_t, n_links);
     b->noted = MEM_NEW(uint32_t, n_links);
     for (i = 0; i < n_links; i++)
-        b->level[i] = INFINITY;
+        b->links[i].bound = INFINITY;
     keyheap_init(&b->queue);
     keyheap_init(&b->ends);
     return b;
@@ -118,10 +38,13 @@ void bottleneck_free(struct bottleneck *b)
     for (i = 0; i < b->n_links; i++) {
         mem_free(b->links[i].users);
         mem_free(b->links[i].held);
+        mem_free(b->links[i].from.at);
+        mem_free(b->links[i].to.at);
     }
     mem_free(b->links);
     mem_free(b->carried);
     mem_free(b->level);
+    mem_free(b->kept);
     mem_free(b->state);
     mem_free(b->flows);
     mem_free(b->hops);
@@ -142,106 +65,6 @@ void bottleneck_capacity(struct bottleneck *b, uint32_t link, double capacity)
     b->carried[link].limit = capacity * (1 + SAME);
 }
 
-/* Lists of links. */
-
-static void mark(struct bottleneck *b, uint32_t l)
-{
-    if (b->state[l] != CLEAN)
-        return;
-    b->state[l] = MARKED;
-    b->marked[b->n_marked++] = l;
-}
-
-static void note(struct bottleneck *b, uint32_t l)
-{
-    if (b->links[l].noted)
-        return;
-    b->links[l].noted = true;
-    b->noted[b->n_noted++] = l;
-}
-
-static void carry(struct bottleneck *b, uint32_t l, double more)
-{
-    b->carried[l].other += more;
-    if (b->carried[l].other > b->carried[l].limit)
-        mark(b, l);
-}
-
-/* Virtual time: the flows that a link holds, by the clock at their end. */
-
-static void tick(struct bottleneck *b, uint32_t l)
-{
-    struct link *k = &b->links[l];
-
-    if (k->n_held)
-        k->clock += b->level[l] * (double)(b->now_ps - k->since_ps);
-    k->since_ps = b->now_ps;
-}
-
-static void held_place(struct bottleneck *b, struct link *k, uint32_t at, struct held it)
-{
-    k->held[at] = it;
-    b->flows[it.slot].at_held = at;
-}
-
-static inline struct hop *path_of(const struct bottleneck *b, uint32_t slot)
-{
-    return &b->hops[(size_t)slot * (b->max_path + 1)];
-}
-
-static void held_sift(struct bottleneck *b, struct link *k, uint32_t at, struct held it)
-{
-    uint32_t c;
-
-    for (; at > 0 && it.end < k->held[(at - 1) / 2].end; at = (at - 1) / 2)
-        held_place(b, k, at, k->held[(at - 1) / 2]);
-    while ((c = 2 * at + 1) < k->n_held) {
-        c += c + 1 < k->n_held && k->held[c + 1].end < k->held[c].end;
-        if (!(k->held[c].end < it.end))
-            break;
-        held_place(b, k, at, k->held[c]);
-        at = c;
-    }
-    held_place(b, k, at, it);
-}
-
-/* The clock goes back to 0 now and then, lest it outgrow the digits of what is left of a flow. */
-static void rebase(struct link *k)
-{
-    for (uint32_t i = 0; i < k->n_held; i++)
-        k->held[i].end -= k->clock; /* rounding keeps the order */
-    k->clock = 0;
-    k->n_joined = 0;
-}
-
-/* Link l, whose clock shows now, holds the flow from now on. */
-static void join(struct bottleneck *b, uint32_t l, uint32_t slot, double left)
-{
-    struct link *k = &b->links[l];
-
-    if (++k->n_joined > REBASE_AFTER + 4 * k->n_held)
-        rebase(k);
-    k->held = mem_grow(k->held, &k->held_cap, (size_t)k->n_held + 1, sizeof(*k->held));
-    k->n_held++;
-    held_sift(b, k, k->n_held - 1,
-              (struct held){.end = k->clock + left,
-                            .slot = slot,
-                            .slack = (float)(DONE_REL * b->flows[slot].work)});
-    b->flows[slot].holder = l;
-    b->carried[l].limit = -INFINITY;
-    note(b, l);
-}
-
-static void unhold(struct bottleneck *b, uint32_t l, uint32_t at)
-{
-    struct link *k = &b->links[l];
-    struct held last = k->held[--k->n_held];
-
-    if (at < k->n_held)
-        held_sift(b, k, at, last);
-    note(b, l);
-}
-
 /* Link l has lost flows that it held: it has more for the others, or holds no one. */
 static void lost(struct bottleneck *b, uint32_t l)
 {
@@ -251,9 +74,8 @@ static void lost(struct bottleneck *b, uint32_t l)
         mark(b, l);
         return;
     }
-    k->clock = 0;
-    k->n_joined = 0;
-    b->level[l] = INFINITY;
+    k->bound = INFINITY;
+    b->level[l] = 0;
     b->carried[l].limit = k->capacity * (1 + SAME);
 }
 
@@ -284,7 +106,10 @@ uint32_t bottleneck_start(struct bottleneck *b, uint32_t id, const uint32_t *lin
         p[i] = (struct hop){.link = links[i], .at = k->n_users};
         k->users[k->n_users++] = (struct user){.slot = slot, .holder = b->n_links};
         k->n_fresh++;
+        if (k->n_users * k->promise > k->capacity)
+            bottleneck_promise(b, links[i], 0);
     }
+    b->n_uses += n;
     b->fresh = mem_grow(b->fresh, &b->fresh_cap, (size_t)b->n_fresh + 1, sizeof(*b->fresh));
     b->fresh[b->n_fresh++] = slot;
     return slot;
@@ -312,8 +137,10 @@ static void leave(struct bottleneck *b, uint32_t slot, uint32_t h, double level)
 
     for (p = path_of(b, slot); p->link != b->n_links; p++) {
         drop_user(b, p->link, p->at);
+        b->n_uses--;
         if (p->link == h)
             continue;
+        count(b, h, p->link, -1);
         b->carried[p->link].other =
             b->links[p->link].n_users ? b->carried[p->link].other - level : 0;
         if (b->links[p->link].n_held)
@@ -330,7 +157,7 @@ void bottleneck_stop(struct bottleneck *b, uint32_t slot)
 
     BUG_ON(h == b->n_links);
     tick(b, h);
-    unhold(b, h, b->flows[slot].at_held);
+    bottleneck_unhold(b, h, b->flows[slot].at_held);
     leave(b, slot, h, b->level[h]);
     lost(b, h);
 }
@@ -346,23 +173,6 @@ int64_t bottleneck_next_ps(const struct bottleneck *b)
     return b->ends.len ? b->ends.items[0].key : INT64_MAX;
 }
 
-/* When the first flow of link l ends, as seen when its clock was read; negative: beyond 2^63 ps. */
-static int64_t next_end(const struct bottleneck *b, uint32_t l)
-{
-    const struct link *k = &b->links[l];
-    double left = k->held[0].end - k->clock, ps;
-    int64_t whole;
-
-    if (left <= (double)k->held[0].slack)
-        return k->since_ps;
-    ps = (left * (1 - ROUND_REL) - ROUND_CLOCK * k->clock) / b->level[l] - ROUND_PS;
-    if (ps >= (double)(INT64_MAX - k->since_ps))
-        return -1;
-    whole = (int64_t)ps; /* ceil() without the call */
-    whole += (double)whole < ps;
-    return k->since_ps + (whole > 0 ? whole : 0);
-}
-
 uint32_t bottleneck_take_ends(struct bottleneck *b, const uint32_t **ids)
 {
     uint32_t n = 0, first, l, i;
@@ -370,10 +180,10 @@ uint32_t bottleneck_take_ends(struct bottleneck *b, const uint32_t **ids)
     while (b->ends.len && b->ends.items[0].key <= b->now_ps) {
         l = b->ends.items[0].id;
         keyheap_remove(&b->ends, l);
-        for (first = n; b->links[l].n_held && next_end(b, l) <= b->now_ps; n++) {
+        for (first = n; b->links[l].n_held && bottleneck_end_ps(b, l) <= b->now_ps; n++) {
             b->ended = mem_grow(b->ended, &b->ended_cap, (size_t)n + 1, sizeof(*b->ended));
             b->ended[n] = b->links[l].held[0].slot;
-            unhold(b, l, 0);
+            bottleneck_unhold(b, l, 0);
         }
         tick(b, l);
         for (i = first; i < n; i++) {
@@ -388,27 +198,12 @@ uint32_t bottleneck_take_ends(struct bottleneck *b, const uint32_t **ids)
 
 /* Levels. */
 
-/* What the users of a link take that others hold, and the fastest of them. The link's own level reads 0 meanwhile. */
-static double add_up(const struct bottleneck *b, const struct link *k, double *top)
-{
-    double sum[2] = {0, 0}, most[2] = {0, 0}, x;
-    uint32_t i;
-
-    for (i = 0; i < k->n_users; i++) {
-        x = b->level[k->users[i].holder];
-        sum[i & 1] += x;
-        most[i & 1] = x > most[i & 1] ? x : most[i & 1];
-    }
-    *top = most[0] > most[1] ? most[0] : most[1];
-    return sum[0] + sum[1];
-}
-
 /* The level of a link with users that are faster than the n that it holds so far would be: those above *above share
  * too. Each pass takes those above the level of the pass before; they drop out from pass to pass, so the level rises
  * and ends at a fixed point. The link's own level reads 0 meanwhile. */
-static double share(const struct bottleneck *b, const struct link *k, uint32_t n, double level,
-                    double *above)
+static double share(const struct bottleneck *b, uint32_t l, uint32_t n, double level, double *above)
 {
+    const struct link *k = &b->links[l];
     uint32_t n_before = UINT32_MAX, n_sharing, i;
     double left, x;
 
@@ -416,7 +211,12 @@ static double share(const struct bottleneck *b, const struct link *k, uint32_t n
     for (;;) {
         left = k->capacity;
         n_sharing = n;
-        for (i = 0; i < k->n_users; i++) {
+        for (i = 0; (b->kept[l] & FROM) && i < k->from.n; i++) {
+            x = b->level[k->from.at[i].link];
+            n_sharing += x > *above ? (uint32_t)k->from.at[i].n : 0;
+            left -= x > *above ? 0 : x * k->from.at[i].n;
+        }
+        for (i = 0; !(b->kept[l] & FROM) && i < k->n_users; i++) {
             x = b->level[k->users[i].holder];
             n_sharing += x > *above;
             left -= x > *above ? 0 : x;
@@ -429,44 +229,72 @@ static double share(const struct bottleneck *b, const struct link *k, uint32_t n
     }
 }
 
-/* The flow of a user comes to link l, which has `level` and whose clock shows now. */
+/* The flow comes to link l, which has `level` and whose clock shows now. */
 static void move(struct bottleneck *b, uint32_t l, uint32_t slot, double level)
 {
+    struct link *k, *to = &b->links[l];
     const struct hop *p;
     uint32_t h = b->flows[slot].holder;
     double left = b->flows[slot].work, old = b->level[h];
+    bool fresh = h == b->n_links;
 
-    if (h < b->n_links) {
+    if (!fresh) {
         tick(b, h);
         left = b->links[h].held[b->flows[slot].at_held].end - b->links[h].clock;
-        unhold(b, h, b->flows[slot].at_held);
+        bottleneck_unhold(b, h, b->flows[slot].at_held);
         lost(b, h);
     }
     for (p = path_of(b, slot); p->link != b->n_links; p++) {
-        b->links[p->link].users[p->at].holder = l;
-        b->links[p->link].n_fresh -= h == b->n_links;
+        k = &b->links[p->link];
+        k->users[p->at].holder = l;
+        k->n_fresh -= fresh;
+        if (!fresh && p->link != h)
+            count(b, h, p->link, -1);
+        if (p->link == l) {
+            b->carried[l].other -= old;
+            continue;
+        }
+        count(b, l, p->link, 1);
         if (p->link == h)
             b->carried[h].other += level;
-        else if (p->link == l)
-            b->carried[l].other -= old;
         else
             carry(b, p->link, level - old);
+        if (k->promise > 0 && level > k->promise)
+            bottleneck_promise(b, p->link, level);
+        if (k->promise > 0 && k->promise < to->bound)
+            to->bound = k->promise;
     }
-    join(b, l, slot, left > 0 ? left : 0);
+    bottleneck_hold(b, l, slot, left > 0 ? left : 0);
+    b->carried[l].limit = -INFINITY;
+}
+
+static double others(struct bottleneck *b, uint32_t l, double *top)
+{
+    struct link *k = &b->links[l];
+
+    if (k->n_users >= MANY_USERS)
+        return bottleneck_others(b, l, top);
+    b->kept[l] &= (uint8_t)~FROM;
+    return add_up(b, l, top);
 }
 
 /* Link l goes to another level: what it holds takes more, or less, of the other links. */
 static void shift(struct bottleneck *b, uint32_t l, double more)
 {
-    const struct link *k = &b->links[l];
+    struct link *k = &b->links[l];
     const struct hop *p;
-    uint32_t i;
 
-    for (i = 0; i < k->n_held; i++)
+    note(b, l);
+    if (k->n_held >= MANY_HELD) {
+        bottleneck_shift(b, l, more);
+        return;
+    }
+    b->kept[l] &= (uint8_t)~TO;
+    b->n_carried += k->n_held;
+    for (uint32_t i = 0; i < k->n_held; i++)
         for (p = path_of(b, k->held[i].slot); p->link != b->n_links; p++)
             if (p->link != l)
                 carry(b, p->link, more);
-    note(b, l);
 }
 
 static void settle(struct bottleneck *b, uint32_t l)
@@ -476,11 +304,13 @@ static void settle(struct bottleneck *b, uint32_t l)
     uint32_t n = k->n_held + k->n_fresh, i;
     bool moves = k->n_fresh;
 
+    if (k->promise > 0)
+        bottleneck_wake(b, l);
+    b->carried[l].other = others(b, l, &top);
     b->level[l] = 0;
-    b->carried[l].other = add_up(b, k, &top);
     level = n ? (k->capacity - b->carried[l].other) / n : 0;
     if (n ? top > level * (1 + SAME) : b->carried[l].other > k->capacity * (1 + SAME)) {
-        level = share(b, k, n, level, &above);
+        level = share(b, l, n, level, &above);
         moves = true;
     }
     b->level[l] = old;
@@ -489,6 +319,8 @@ static void settle(struct bottleneck *b, uint32_t l)
     BUG_ON(!(level > 0));
     if (k->n_held && fabs(level - old) <= NOISE * old)
         level = old;
+    if (level > k->bound)
+        bottleneck_look_ahead(b, l, level);
     tick(b, l);
     b->level[l] = level;
     if (k->n_held && level != old)
@@ -508,7 +340,7 @@ static double estimate(const struct bottleneck *b, uint32_t l)
 
     if (!k->n_users)
         return 0;
-    return n && left > 0 ? left / n : k->capacity / k->n_users;
+    return n && left > 0 && !(k->promise > 0) ? left / n : k->capacity / k->n_users;
 }
 
 /* A fresh flow is settled by the link that offers least, if all were to share evenly: mostly its bottleneck. */
@@ -528,45 +360,39 @@ static void mark_least(struct bottleneck *b, uint32_t slot)
     mark(b, best);
 }
 
-static void add_up_all(struct bottleneck *b)
-{
-    double top, own;
-
-    b->n_solves = 0;
-    for (uint32_t l = 0; l < b->n_links; l++) {
-        if (!b->links[l].n_users)
-            continue;
-        own = b->level[l];
-        b->level[l] = 0;
-        b->carried[l].other = add_up(b, &b->links[l], &top);
-        b->level[l] = own;
-    }
-}
-
+/* Ends of links that were touched: one by one, or where they are many, all at once. */
 static int set_ends(struct bottleneck *b, struct err *e)
 {
+    bool many = b->n_noted > b->ends.len / 4;
     int64_t end_ps;
     uint32_t i, l;
 
+    for (i = 0; i < b->n_noted; i++)
+        if (!b->links[b->noted[i]].n_held)
+            keyheap_remove(&b->ends, b->noted[i]);
     for (i = 0; i < b->n_noted; i++) {
         l = b->noted[i];
         b->links[l].noted = false;
-        if (!b->links[l].n_held) {
-            keyheap_remove(&b->ends, l);
+        if (!b->links[l].n_held)
             continue;
-        }
-        end_ps = next_end(b, l);
+        end_ps = bottleneck_end_ps(b, l);
         if (end_ps < 0)
             return err_set(e, ERR_OVERFLOW, "activity %u: ends beyond 2^63 ps",
                            b->flows[b->links[l].held[0].slot].id);
-        keyheap_set(&b->ends, l, end_ps);
+        if (many)
+            keyheap_put(&b->ends, l, end_ps);
+        else
+            keyheap_set(&b->ends, l, end_ps);
     }
+    if (many)
+        keyheap_order(&b->ends);
     b->n_noted = 0;
     return 0;
 }
 
 int bottleneck_solve(struct bottleneck *b, struct err *e)
 {
+    uint64_t n_left = ENOUGH * (uint64_t)b->n_links;
     uint32_t i, l;
 
     for (i = 0; i < b->n_fresh; i++)
@@ -586,10 +412,10 @@ int bottleneck_solve(struct bottleneck *b, struct err *e)
         }
         b->n_marked = 0;
         b->state[l] = CLEAN;
+        BUG_ON(n_left-- == 0);
         settle(b, l);
     }
-    if (++b->n_solves >= ADD_UP_AFTER)
-        add_up_all(b);
+    bottleneck_look_around(b);
     return set_ends(b, e);
 }
 

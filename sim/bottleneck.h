@@ -23,7 +23,8 @@
  * per link by the clock at the end, and one of all links by the time of their next end. A flow is touched when it
  * starts, when another link comes to hold it, and when it ends.
  *
- * Cost of a change: the users of the links whose level changes, not the flows whose rate changes, times a few cycles.
+ * Cost of a change: the links whose level changes times the links that hold their users (or these users, where they are
+ * few), times a few cycles; not the flows whose rate changes (sim/bottleneck_tally.c).
  */
 #ifndef BALLAST_SIM_BOTTLENECK_H
 #define BALLAST_SIM_BOTTLENECK_H

@@ -59,15 +59,21 @@ static void sift(struct keyheap *h, size_t i, struct keyheap_item it)
         sift_down(h, i, it);
 }
 
+static void make_room(struct keyheap *h, uint32_t id)
+{
+    size_t old = h->pos_cap;
+
+    if (id < old)
+        return;
+    h->pos = mem_grow(h->pos, &h->pos_cap, (size_t)id + 1, sizeof(*h->pos));
+    memset(h->pos + old, 0, (h->pos_cap - old) * sizeof(*h->pos));
+}
+
 void keyheap_set(struct keyheap *h, uint32_t id, int64_t key)
 {
     struct keyheap_item it = {.key = key, .id = id};
-    size_t old = h->pos_cap;
 
-    if (id >= old) {
-        h->pos = mem_grow(h->pos, &h->pos_cap, (size_t)id + 1, sizeof(*h->pos));
-        memset(h->pos + old, 0, (h->pos_cap - old) * sizeof(*h->pos));
-    }
+    make_room(h, id);
     if (h->pos[id]) {
         sift(h, h->pos[id] - 1, it);
         return;
@@ -75,6 +81,22 @@ void keyheap_set(struct keyheap *h, uint32_t id, int64_t key)
     h->items = mem_grow(h->items, &h->cap, h->len + 1, sizeof(*h->items));
     h->len++;
     sift_up(h, h->len - 1, it);
+}
+
+void keyheap_put(struct keyheap *h, uint32_t id, int64_t key)
+{
+    make_room(h, id);
+    if (!h->pos[id]) {
+        h->items = mem_grow(h->items, &h->cap, h->len + 1, sizeof(*h->items));
+        h->pos[id] = (uint32_t)++h->len;
+    }
+    h->items[h->pos[id] - 1] = (struct keyheap_item){.key = key, .id = id};
+}
+
+void keyheap_order(struct keyheap *h)
+{
+    for (size_t i = h->len > 1 ? (h->len - 2) / ARITY + 1 : 0; i-- > 0;)
+        sift_down(h, i, h->items[i]);
 }
 
 void keyheap_remove(struct keyheap *h, uint32_t id)

@@ -28,6 +28,9 @@ void keyheap_init(struct keyheap *h);
 void keyheap_release(struct keyheap *h);
 /* Insert id, or change its key. */
 void keyheap_set(struct keyheap *h, uint32_t id, int64_t key);
+/* The same for many at once: nothing but further keyheap_put() before keyheap_order(), which is O(len). */
+void keyheap_put(struct keyheap *h, uint32_t id, int64_t key);
+void keyheap_order(struct keyheap *h);
 /* No effect on an id that is not there. */
 void keyheap_remove(struct keyheap *h, uint32_t id);
 /* Empty it, O(len). */

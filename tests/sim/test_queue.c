@@ -103,7 +103,13 @@ START_TEST(keyheap_top_agrees_with_a_scan)
     for (i = 0; i < 5000; i++) {
         x = x * 1664525U + 1013904223U;
         id = (x >> 8) % N;
-        if ((x >> 20) % 3) {
+        if ((x >> 20) % 4 == 3) { /* up to 16 at once */
+            for (j = id; j < N && j < id + 16; j++) {
+                key[j] = (x >> 24) % 50 + (j * 7) % 13;
+                keyheap_put(&h, j, key[j]);
+            }
+            keyheap_order(&h);
+        } else if ((x >> 20) % 4) {
             key[id] = (x >> 24) % 50;
             keyheap_set(&h, id, key[id]);
         } else {
