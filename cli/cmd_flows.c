@@ -208,6 +208,7 @@ int cmd_flows(int argc, char **argv, struct err *e)
             "2.5e10},\n"
             "        \"flows\": [{\"path\": [\"a\", \"core\"], \"bytes\": 4096, \"start_s\": "
             "0}]}]}\n\n"
+            "Flows share a link in proportion to their \"weight\", 1 when absent.\n"
             "A finish_s in the file is an expectation: a relative difference above 1e-9, the grid "
             "of\n"
             "picoseconds aside, is status 1. --format json prints the scenarios with finish_s of "

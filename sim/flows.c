@@ -40,6 +40,10 @@ static int check(const struct flows_scenario *s, struct err *e)
         if (s->flows[i].start_ps < 0)
             return err_set(e, ERR_INVALID, "flow %u: starts at %lld ps, expected >= 0", i,
                            (long long)s->flows[i].start_ps);
+        if (s->flows[i].weight != 0 &&
+            !(s->flows[i].weight >= FLOWS_MIN_WEIGHT && s->flows[i].weight <= FLOWS_MAX_WEIGHT))
+            return err_set(e, ERR_INVALID, "flow %u: weight is %g, expected %g to %g", i,
+                           s->flows[i].weight, FLOWS_MIN_WEIGHT, FLOWS_MAX_WEIGHT);
         for (j = 0; j < s->flows[i].n_path; j++)
             if (check_link(s, i, s->flows[i].path[j], e))
                 return -1;
@@ -98,6 +102,7 @@ int flows_run(const struct flows_scenario *s, int64_t *end_ps, struct err *e)
             .kind = kind, .only = only, .n_only = path_amounts(&s->flows[i], only)};
         act.uses = use;
         act.work = (double)s->flows[i].n_bytes;
+        act.weight = s->flows[i].weight;
         fluid_add(f, &act, s->flows[i].start_ps);
     }
     rc = fluid_run(f, e);

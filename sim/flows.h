@@ -7,7 +7,8 @@
  *     { "what": "...", "units": "...", "scenarios": [
  *         { "id": "dumbbell", "links_Bps": { "core": 1e10, "a0": 2.5e10 },
  *           "flows": [ { "path": ["a0", "core"], "bytes": 200378, "start_s": 0, "finish_s": 8.01512e-05 } ] } ] }
- * start_s is 0 when absent and rounded to picoseconds; finish_s is an expectation or a result and may be absent. The document
+ * A flow may have a "weight", 1 when absent: flows share a link in proportion to their weights (say, of how many
+ * connections each is the sum). start_s is 0 when absent and rounded to picoseconds; finish_s is an expectation or a result and may be absent. The document
  * that `ballast flows --format json` prints is such a file: its own keys (format, argv, check, ...) are read over.
  */
 #ifndef BALLAST_SIM_FLOWS_H
@@ -19,6 +20,8 @@
 
 #include <stdint.h>
 
+static const double FLOWS_MIN_WEIGHT = 1e-6, FLOWS_MAX_WEIGHT = 1e6;
+
 struct flows_link {
     const char *name;
     double bw_Bps; /* > 0 */
@@ -29,6 +32,7 @@ struct flows_flow {
     uint32_t n_path;      /* > 0 */
     uint64_t n_bytes;     /* > 0 */
     int64_t start_ps;     /* >= 0 */
+    double weight;        /* FLOWS_MIN_WEIGHT to FLOWS_MAX_WEIGHT; 0: 1 */
     double finish_s;      /* > 0; NAN: not known. flows_run() neither reads nor writes it */
 };
 

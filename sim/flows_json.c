@@ -90,11 +90,12 @@ static int read_path(const struct reader *r, const struct json_at *at, struct fl
 static int read_flow(const struct reader *r, const struct json_at *at, struct flows_flow *flow,
                      struct err *e)
 {
-    static const char *const keys[] = {"path", "bytes", "start_s", "finish_s"};
+    static const char *const keys[] = {"path", "bytes", "weight", "start_s", "finish_s"};
     double start_s;
 
-    if (json_is_object(at, e) || json_only_keys(at, keys, 4, e) || read_path(r, at, flow, e) ||
+    if (json_is_object(at, e) || json_only_keys(at, keys, 5, e) || read_path(r, at, flow, e) ||
         json_u64(at, "bytes", 1, UINT64_MAX, &flow->n_bytes, e) ||
+        json_double_or(at, "weight", FLOWS_MIN_WEIGHT, FLOWS_MAX_WEIGHT, 1, &flow->weight, e) ||
         json_double_or(at, "start_s", 0, MAX_S, 0, &start_s, e) ||
         json_double_or(at, "finish_s", JSON_ABOVE_0, INFINITY, NAN, &flow->finish_s, e))
         return -1;
@@ -194,6 +195,8 @@ static void add_flow(cJSON *to, const struct flows_scenario *s, const struct flo
     for (i = 0; i < flow->n_path; i++)
         json_add_str(path, NULL, s->links[flow->path[i]].name);
     json_add_u64(o, "bytes", flow->n_bytes);
+    if (flow->weight != 0 && flow->weight != 1)
+        json_add_double(o, "weight", flow->weight);
     json_add_double(o, "start_s", (double)flow->start_ps / 1e12);
     if (!isnan(flow->finish_s))
         json_add_double(o, "finish_s", flow->finish_s);

@@ -79,6 +79,33 @@ START_TEST(a_link_that_comes_twice_carries_twice)
 }
 END_TEST
 
+/* On a, 1 GB/s: 1/4 and 3/4. 3 MB of the heavy one take 4 ms; the other has moved 1 of its 2 MB then, and takes 1 ms for
+ * the rest alone. */
+START_TEST(a_weight_of_three_takes_three_quarters)
+{
+    struct flows_flow f[] = {flow(0, 1, 2000000, 0), flow(0, 1, 3000000, 0)};
+
+    f[1].weight = 3;
+    ck_run(f, 2, (int64_t[]){5000000000, 4000000000});
+}
+END_TEST
+
+/* x, weight 2, over a, b and c; y, weight 3, on a; z, weight 1, on b; v and w, weights 1 and 4, on c. a (1) fills first:
+ * x = 0.4, y = 0.6. b leaves z = 1.6, c leaves 3.6: v = 0.72, w = 2.88. y (1.8 MB) ends at 3 ms. x has 0.8 MB left and
+ * could have 4/3 on b, 8/7 on c, but a holds it at 1: 0.8 ms. Meanwhile z has 1, v and w share 3: 0.6, 2.4. At 3.8 ms z
+ * has 8 - 4.8 - 0.8 = 2.4 left at 2, v 3.6 - 2.16 - 0.48 = 0.96 at 0.8, w 14.4 - 8.64 - 1.92 = 3.84 at 3.2: 1.2 ms. */
+START_TEST(a_weighted_parking_lot)
+{
+    struct flows_flow f[] = {flow(0, 3, 2000000, 0), flow(0, 1, 1800000, 0), flow(1, 1, 8000000, 0),
+                             flow(2, 1, 3600000, 0), flow(2, 1, 14400000, 0)};
+
+    f[0].weight = 2;
+    f[1].weight = 3;
+    f[4].weight = 4;
+    ck_run(f, 5, (int64_t[]){3800000000, 3000000000, 5000000000, 5000000000, 5000000000});
+}
+END_TEST
+
 START_TEST(a_flow_beyond_the_clock_is_refused)
 {
     static const struct flows_link slow[] = {{"a", 1e9}, {"b", 1e-300}, {"c", 1}};
@@ -110,6 +137,12 @@ START_TEST(values_out_of_range_are_refused)
     f = flow(0, 1, 1, -1);
     ck_assert(flows_run(&s, &end, &e) == -1);
     ck_assert_str_eq(e.msg, "scenario 'x': flow 0: starts at -1 ps, expected >= 0");
+    f = flow(0, 1, 1, 0);
+    f.weight = -1;
+    ck_assert(flows_run(&s, &end, &e) == -1);
+    ck_assert_str_eq(e.msg, "scenario 'x': flow 0: weight is -1, expected 1e-06 to 1e+06");
+    f.weight = NAN;
+    ck_assert(flows_run(&s, &end, &e) == -1);
     f = flow(0, 1, 1, 0);
     f.path = beyond;
     ck_assert(flows_run(&s, &end, &e) == -1);
@@ -181,7 +214,7 @@ static const char GOOD[] = "{\"what\": \"two\", \"scenarios\": [{\"id\": \"s\", 
                            "{\"core\": 1e9, \"edge\": 2.5e10},"
                            "\"flows\": [{\"path\": [\"edge\", \"core\"], \"bytes\": 1000, "
                            "\"start_s\": 0.25, \"finish_s\": 0.250001},"
-                           "{\"path\": [\"edge\"], \"bytes\": 7}]}]}";
+                           "{\"path\": [\"edge\"], \"bytes\": 7, \"weight\": 2.5}]}]}";
 
 START_TEST(what_is_written_is_read_back)
 {
@@ -213,6 +246,7 @@ START_TEST(what_is_written_is_read_back)
     ck_assert_str_eq(text[0].s, text[1].s);
     ck_assert(g.scenarios[0].flows[0].n_bytes == 1000 &&
               g.scenarios[0].flows[0].finish_s == 0.250001);
+    ck_assert(g.scenarios[0].flows[0].weight == 1 && g.scenarios[0].flows[1].weight == 2.5);
     ck_assert(g.scenarios[0].links[1].bw_Bps == 2.5e10);
     strbuf_release(&text[0]);
     strbuf_release(&text[1]);
@@ -252,6 +286,9 @@ START_TEST(what_is_wrong_in_a_file_is_refused_by_name)
     ck_refused("\"links_Bps\": {\"core\": 1}, \"flows\": [{\"path\": [\"core\"], \"bytes\": 1, "
                "\"start_s\": -1}]",
                ERR_INVALID, "start_s is -1");
+    ck_refused("\"links_Bps\": {\"core\": 1}, \"flows\": [{\"path\": [\"core\"], \"bytes\": 1, "
+               "\"weight\": 0}]",
+               ERR_INVALID, "weight is 0");
     ck_refused("\"links_Bps\": {\"core\": 1}, \"flows\": [], \"colour\": 1", ERR_UNKNOWN, "colour");
     ck_refused("\"flows\": []", ERR_PARSE, "links_Bps");
     ck_refused("\"links_Bps\": {\"core\": 1, \"core\": 2}, \"flows\": []", ERR_PARSE, "core");
@@ -262,5 +299,6 @@ SUITE_MAIN("sim/flows", a_flow_alone_takes_bytes_over_the_slowest_link, two_flow
            the_first_link_of_a_parking_lot_holds_the_long_flow,
            a_late_flow_takes_its_share_when_it_comes, a_link_that_comes_twice_carries_twice,
            permutation_incast_and_fan_out_finish_as_calculated_by_hand,
+           a_weight_of_three_takes_three_quarters, a_weighted_parking_lot,
            a_flow_beyond_the_clock_is_refused, values_out_of_range_are_refused,
            what_is_written_is_read_back, what_is_wrong_in_a_file_is_refused_by_name)
