@@ -24,7 +24,7 @@ struct bottleneck *bottleneck_new(uint32_t n_links, uint32_t max_path)
     b->noted = MEM_NEW(uint32_t, n_links);
     for (i = 0; i < n_links; i++)
         b->links[i].bound = INFINITY;
-    keyheap_init(&b->queue);
+    b->queue = MEM_NEW(struct waiting, (size_t)n_links + 1);
     keyheap_init(&b->ends);
     return b;
 }
@@ -53,7 +53,7 @@ void bottleneck_free(struct bottleneck *b)
     mem_free(b->marked);
     mem_free(b->noted);
     mem_free(b->ended);
-    keyheap_release(&b->queue);
+    mem_free(b->queue);
     keyheap_release(&b->ends);
     mem_free(b);
 }
@@ -102,7 +102,8 @@ uint32_t bottleneck_start(struct bottleneck *b, uint32_t id, const uint32_t *lin
     p[n].link = b->n_links;
     for (i = 0; i < n; i++) {
         k = &b->links[links[i]];
-        k->users = mem_grow(k->users, &k->users_cap, (size_t)k->n_users + 1, sizeof(*k->users));
+        if (k->n_users == k->users_cap)
+            k->users = mem_grow(k->users, &k->users_cap, (size_t)k->n_users + 1, sizeof(*k->users));
         p[i] = (struct hop){.link = links[i], .at = k->n_users};
         k->users[k->n_users++] = (struct user){.slot = slot, .holder = b->n_links};
         k->n_fresh++;
@@ -199,18 +200,19 @@ uint32_t bottleneck_take_ends(struct bottleneck *b, const uint32_t **ids)
 /* Levels. */
 
 /* The level of a link with users that are faster than the n that it holds so far would be: those above *above share
- * too. Each pass takes those above the level of the pass before; they drop out from pass to pass, so the level rises
+ * too, *n in the end. Each pass takes those above the level of the pass before; they drop out from pass to pass, so the level rises
  * and ends at a fixed point. The link's own level reads 0 meanwhile. */
-static double share(const struct bottleneck *b, uint32_t l, uint32_t n, double level, double *above)
+static double share(const struct bottleneck *b, uint32_t l, uint32_t *n, double level,
+                    double *above)
 {
     const struct link *k = &b->links[l];
     uint32_t n_before = UINT32_MAX, n_sharing, i;
     double left, x;
 
-    *above = n && level > 0 ? level * (1 + SAME) : 0;
+    *above = *n && level > 0 ? level * (1 + SAME) : 0;
     for (;;) {
         left = k->capacity;
-        n_sharing = n;
+        n_sharing = *n;
         for (i = 0; (b->kept[l] & FROM) && i < k->from.n; i++) {
             x = b->level[k->from.at[i].link];
             n_sharing += x > *above ? (uint32_t)k->from.at[i].n : 0;
@@ -222,11 +224,13 @@ static double share(const struct bottleneck *b, uint32_t l, uint32_t n, double l
             left -= x > *above ? 0 : x;
         }
         if (n_sharing == n_before)
-            return level;
+            break;
         n_before = n_sharing;
         level = left / n_sharing;
         *above = level * (1 + SAME);
     }
+    *n = n_sharing;
+    return level;
 }
 
 /* The flow comes to link l, which has `level` and whose clock shows now. */
@@ -301,20 +305,18 @@ static void settle(struct bottleneck *b, uint32_t l)
 {
     struct link *k = &b->links[l];
     double old = b->level[l], above = INFINITY, top, level;
-    uint32_t n = k->n_held + k->n_fresh, i;
-    bool moves = k->n_fresh;
+    uint32_t n = k->n_held + k->n_fresh, n_moving, i;
 
     if (k->promise > 0)
         bottleneck_wake(b, l);
     b->carried[l].other = others(b, l, &top);
     b->level[l] = 0;
     level = n ? (k->capacity - b->carried[l].other) / n : 0;
-    if (n ? top > level * (1 + SAME) : b->carried[l].other > k->capacity * (1 + SAME)) {
-        level = share(b, l, n, level, &above);
-        moves = true;
-    }
+    if (n ? top > level * (1 + SAME) : b->carried[l].other > k->capacity * (1 + SAME))
+        level = share(b, l, &n, level, &above);
     b->level[l] = old;
-    if (!n && !moves)
+    n_moving = n - k->n_held;
+    if (!n)
         return;
     BUG_ON(!(level > 0));
     if (k->n_held && fabs(level - old) <= NOISE * old)
@@ -325,10 +327,13 @@ static void settle(struct bottleneck *b, uint32_t l)
     b->level[l] = level;
     if (k->n_held && level != old)
         shift(b, l, level - old);
-    for (i = 0; moves && i < k->n_users; i++)
-        if (k->users[i].holder != l &&
-            (k->users[i].holder == b->n_links || b->level[k->users[i].holder] > above))
-            move(b, l, k->users[i].slot, level);
+    for (i = 0; n_moving && i < k->n_users; i++) {
+        if (k->users[i].holder == l ||
+            (k->users[i].holder != b->n_links && !(b->level[k->users[i].holder] > above)))
+            continue;
+        move(b, l, k->users[i].slot, level);
+        n_moving--;
+    }
 }
 
 /* About where the link will settle. */
@@ -390,30 +395,58 @@ static int set_ends(struct bottleneck *b, struct err *e)
     return 0;
 }
 
+static void queue_push(struct bottleneck *b, uint32_t l)
+{
+    struct waiting w = {.level = estimate(b, l), .link = l};
+    uint32_t at = ++b->n_queued;
+
+    for (; at > 1 && w.level < b->queue[at / 2].level; at /= 2)
+        b->queue[at] = b->queue[at / 2];
+    b->queue[at] = w;
+    b->state[l] = QUEUED;
+}
+
+static uint32_t queue_pop(struct bottleneck *b)
+{
+    uint32_t first = b->queue[1].link, at = 1, c;
+    struct waiting last = b->queue[b->n_queued--];
+
+    while ((c = 2 * at) <= b->n_queued) {
+        c += c < b->n_queued && b->queue[c + 1].level < b->queue[c].level;
+        if (!(b->queue[c].level < last.level))
+            break;
+        b->queue[at] = b->queue[c];
+        at = c;
+    }
+    b->queue[at] = last;
+    return first;
+}
+
+/* The next link to settle. */
+static uint32_t next_link(struct bottleneck *b)
+{
+    uint32_t l = b->marked[0];
+
+    if (b->n_marked != 1 || b->n_queued) {
+        for (uint32_t i = 0; i < b->n_marked; i++)
+            queue_push(b, b->marked[i]);
+        l = queue_pop(b);
+    }
+    b->n_marked = 0;
+    b->state[l] = CLEAN;
+    return l;
+}
+
 int bottleneck_solve(struct bottleneck *b, struct err *e)
 {
     uint64_t n_left = ENOUGH * (uint64_t)b->n_links;
-    uint32_t i, l;
 
-    for (i = 0; i < b->n_fresh; i++)
+    for (uint32_t i = 0; i < b->n_fresh; i++)
         mark_least(b, b->fresh[i]);
     b->n_fresh = 0;
-    while (b->n_marked || b->queue.len) {
-        if (b->n_marked == 1 && !b->queue.len) {
-            l = b->marked[0];
-        } else {
-            for (i = 0; i < b->n_marked; i++) {
-                l = b->marked[i];
-                b->state[l] = QUEUED;
-                keyheap_set(&b->queue, l, keyheap_of_double(estimate(b, l)));
-            }
-            l = b->queue.items[0].id;
-            keyheap_remove(&b->queue, l);
-        }
-        b->n_marked = 0;
-        b->state[l] = CLEAN;
+    while (b->n_marked || b->n_queued) {
         BUG_ON(n_left-- == 0);
-        settle(b, l);
+        settle(b, next_link(b));
     }
     bottleneck_look_around(b);
     return set_ends(b, e);

@@ -46,7 +46,8 @@ void bottleneck_hold(struct bottleneck *b, uint32_t l, uint32_t slot, double lef
 
     if (!k->n_held || ++k->n_joined > REBASE_AFTER + 4 * k->n_held)
         rebase(k);
-    k->held = mem_grow(k->held, &k->held_cap, (size_t)k->n_held + 1, sizeof(*k->held));
+    if (k->n_held == k->held_cap)
+        k->held = mem_grow(k->held, &k->held_cap, (size_t)k->n_held + 1, sizeof(*k->held));
     k->n_held++;
     sift(b, k, k->n_held - 1,
          (struct held){.end = k->clock + left,

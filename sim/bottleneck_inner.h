@@ -55,6 +55,11 @@ struct link { /* what is needed most often comes first, in 64 bytes */
     struct tallies to;   /* other loud links of the flows that it holds */
 };
 
+struct waiting {
+    double level; /* about where it will settle */
+    uint32_t link;
+};
+
 /* What every change of a level writes, apart from the rest: few lines of cache for all links. */
 struct carried {
     double other; /* by users that other links hold, but for rounding */
@@ -92,8 +97,9 @@ struct bottleneck {
     uint32_t n_fresh;
     uint32_t *marked; /* [n_links] links to settle, not in the queue yet */
     uint32_t n_marked;
-    struct keyheap queue; /* links to settle, by about their level */
-    uint32_t *noted;      /* [n_links] */
+    struct waiting *queue; /* [n_links + 1] a binary heap from place 1 on: keys stay as they are */
+    uint32_t n_queued;
+    uint32_t *noted; /* [n_links] */
     uint32_t n_noted;
     struct keyheap ends; /* links by the time of their next end */
     uint32_t *ended;     /* slots, then ids */
@@ -183,7 +189,7 @@ int64_t bottleneck_end_ps(const struct bottleneck *b, uint32_t l);
 
 enum {
     MANY_USERS = 48, /* worth counting by holder */
-    MANY_HELD = 24   /* worth counting by link */
+    MANY_HELD = 12   /* worth counting by link */
 };
 
 /* The same for many users, and for the links of many flows that a link holds, whose level changes. */
