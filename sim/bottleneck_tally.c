@@ -164,7 +164,7 @@ void bottleneck_look_around(struct bottleneck *b)
     double top;
     uint32_t l;
 
-    if (b->n_carried < LOOK_AROUND * b->n_uses)
+    if (b->n_carried < LOOK_AROUND * (b->n_uses + b->n_links))
         return;
     b->n_carried = 0;
     for (l = 0; l < b->n_links; l++) {

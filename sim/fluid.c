@@ -12,7 +12,7 @@
 enum { NONE = UINT32_MAX };
 
 /* What may run on sim/bottleneck.h: it has room for paths of the longest, and for all instances. */
-enum { MAX_PATH = 16, MAX_LINKS = 1 << 20 };
+enum { MAX_PATH = 16, MAX_LINKS = 1 << 18 };
 
 static const double DONE_REL = 1e-12;  /* of its work: done */
 static const double ROUND_REL = 1e-15; /* of a duration, and */

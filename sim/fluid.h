@@ -15,12 +15,17 @@
  * activities that are held by it are frozen; repeat. Computed per instance in ascending order of the activities, so
  * that one activity with `every` and n activities with one `only` each give the same bits (sim/maxmin.h).
  *
+ * Where all activities of a run are plain flows (each instance that one uses carries as much as it moves: `only` of
+ * amount 1; no cap, weight 1) and no path is longer than 16, shares are kept per link and progress in virtual time
+ * (sim/bottleneck.h): the same rates and times but for rounding, and many times as fast where flows meet often.
+ *
  * All that ends or starts at one instant is taken together before shares are computed again, and only what a change
  * can reach gets a new rate. Progress is brought up to date when a rate changes, not otherwise: an activity that
  * nobody disturbs ends to the picosecond where a hand calculation says.
  *
  * Rounding: an activity that has R units left at rate x, q = R/x, ends ceil(q (1 - 1e-15) - 1e-6) ps later; one that
- * is left with a relative 1e-12 of its work at a change of its rate is done.
+ * is left with a relative 1e-12 of its work at a change of its rate is done. In virtual time the last digits of a clock
+ * are forgiven too.
  *
  * Cost: an activity costs the instances that its uses touch (named by `only`, or singled out by the `only` of another
  * activity that runs or by fluid_capacity(), in a kind that it uses with `every`), never the instances of a kind.

@@ -1,4 +1,5 @@
-/* sim/maxmin.h - max-min fair rates of the activities that run now, kept up to date as they come and go.
+/* sim/maxmin.h - max-min fair rates of the activities that run now, kept up to date as they come and go. For runs of plain
+ * flows there is sim/bottleneck.h.
  *
  * Each activity has a level phi: its rate over its weight. An instance (a link, a device) is full when the sum of
  * amount * weight * phi over its users is its capacity. A set of levels is max-min fair when no instance is overfull
