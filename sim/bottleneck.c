@@ -181,6 +181,7 @@ uint32_t bottleneck_take_ends(struct bottleneck *b, const uint32_t **ids)
     while (b->ends.len && b->ends.items[0].key <= b->now_ps) {
         l = b->ends.items[0].id;
         keyheap_remove(&b->ends, l);
+        note(b, l); /* also where rounding finds, from a clock read since, that nothing ends yet */
         for (first = n; b->links[l].n_held && bottleneck_end_ps(b, l) <= b->now_ps; n++) {
             b->ended = mem_grow(b->ended, &b->ended_cap, (size_t)n + 1, sizeof(*b->ended));
             b->ended[n] = b->links[l].held[0].slot;
@@ -321,6 +322,8 @@ static void settle(struct bottleneck *b, uint32_t l)
     BUG_ON(!(level > 0));
     if (k->n_held && fabs(level - old) <= NOISE * old)
         level = old;
+    if (level == old && !n_moving)
+        return;
     if (level > k->bound)
         bottleneck_look_ahead(b, l, level);
     tick(b, l);

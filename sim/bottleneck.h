@@ -13,8 +13,8 @@
  * ones, are held by it from then on. Where its level has changed, the other links of its flows that hold someone, or
  * now carry more than they can, are settled in turn. When no link waits, every flow has a bottleneck: max-min fair.
  * The order is for speed only, the fixed point does not depend on it: the link with the lowest level of all cannot
- * depend on any other, the next only on that, and so on (A. Charny, "An algorithm for rate allocation in a
- * packet-switching network with feedback", 1994, proves it for links that do this in any order). Levels that differ by
+ * depend on any other, the next only on that, and so on (as in networks whose switches each compute a share: A. Charny,
+ * "An algorithm for rate allocation in a packet-switching network with feedback", 1994). Levels that differ by
  * rounding count as equal, so that links of one level do not hand flows to each other for ever.
  *
  * Virtual time, as in fair queueing (A. Parekh, R. Gallager, "A generalized processor sharing approach to flow

@@ -52,7 +52,7 @@ static void capacity(uint32_t link, double x)
 
 static void start(uint32_t f)
 {
-    life.slot[f] = bottleneck_start(life.b, f, life.hops[f], life.n_hops[f], 1e15);
+    life.slot[f] = bottleneck_start(life.b, f, life.hops[f], life.n_hops[f], 1e12);
     life.runs[f] = true;
 }
 
@@ -104,7 +104,7 @@ static void random_path(uint32_t f, uint32_t sparse)
         life.hops[f][life.n_hops[f]++] = rng(life.n_links);
 }
 
-/* Several changes at a time; few different capacities in every other life, so that levels tie. */
+/* Several changes at a time; lives of links of 10^-4 to 10^4, of few different ones, so that levels tie, and of any. */
 START_TEST(rates_agree_with_naive_filling_through_random_lives)
 {
     uint32_t seed, n, f, i;
@@ -116,7 +116,9 @@ START_TEST(rates_agree_with_naive_filling_through_random_lives)
         n = 2 + rng(14);
         life_begin(n, 1 + rng(24));
         for (i = 0; i < n; i++)
-            capacity(i, seed % 2 ? 1 + rng(3) : 0.5 + rng(1000000) / 5e5);
+            capacity(i, seed % 3 == 0   ? pow(10, (double)rng(9) - 4)
+                        : seed % 3 == 1 ? 1 + rng(3)
+                                        : 0.5 + rng(1000000) / 5e5);
         for (int step = 0; step < 60; step++) {
             bottleneck_advance(life.b, now_ps += rng(1000));
             for (uint32_t k = 1 + rng(4); k > 0; k--) {
