@@ -190,35 +190,23 @@ static void check_uses(const struct fluid *f, const struct fluid_activity *a)
     }
 }
 
-/* The length of its path, when each instance that it uses carries as much as it moves; NONE when it is no such flow. */
-static uint32_t path_length(const struct fluid_activity *a)
-{
-    uint32_t n = 0, i, j;
-
-    if (a->cap > 0 || (a->weight > 0 && a->weight != 1))
-        return NONE;
-    for (i = 0; i < a->n_uses; i++) {
-        if (a->uses[i].every > 0)
-            return NONE;
-        for (j = 0; j < a->uses[i].n_only; j++) {
-            if (a->uses[i].only[j].amount > 0 && a->uses[i].only[j].amount != 1)
-                return NONE;
-            n += a->uses[i].only[j].amount > 0;
-        }
-    }
-    return n;
-}
-
+/* Is it a flow, each instance of whose path carries as much as it moves? */
 static void note_path(struct fluid *f, const struct fluid_activity *a)
 {
-    uint32_t n;
+    bool flow = !(a->cap > 0) && (a->weight == 0 || a->weight == 1);
+    uint32_t n = 0, i, j;
 
     if (!(a->work > 0) || !f->flows_only)
         return;
-    n = path_length(a);
-    f->flows_only = n <= MAX_PATH;
-    if (f->flows_only && n > f->longest)
-        f->longest = n;
+    for (i = 0; i < a->n_uses; i++) {
+        flow &= !(a->uses[i].every > 0);
+        for (j = 0; flow && j < a->uses[i].n_only; j++) {
+            flow = a->uses[i].only[j].amount == 0 || a->uses[i].only[j].amount == 1;
+            n += a->uses[i].only[j].amount > 0;
+        }
+    }
+    f->flows_only = flow && n <= MAX_PATH;
+    f->longest = n > f->longest ? n : f->longest;
 }
 
 uint32_t fluid_add(struct fluid *f, const struct fluid_activity *a, int64_t not_before_ps)
@@ -528,13 +516,9 @@ static struct bottleneck *flows_new(struct fluid *f)
     if (!f->flows_only || n > MAX_LINKS)
         return NULL;
     b = bottleneck_new((uint32_t)n, f->longest);
-    for (i = 0; i < f->n_kinds; i++) {
+    for (i = 0; i < f->n_kinds; i++)
         for (j = 0; j < f->kinds[i].n; j++)
-            bottleneck_capacity(b, f->kinds[i].first + j, f->kinds[i].capacity);
-        for (j = 0; j < f->kinds[i].n_own; j++)
-            bottleneck_capacity(b, f->kinds[i].first + f->kinds[i].own[j].instance,
-                                f->kinds[i].own[j].capacity);
-    }
+            bottleneck_capacity(b, f->kinds[i].first + j, capacity_of(&f->kinds[i], j));
     return b;
 }
 
