@@ -130,7 +130,7 @@ static int write_plan(const struct plan *plan, const char *path, struct err *e)
 static void explain_idle(const struct plan *plan, struct strbuf *out)
 {
     strbuf_printf(out, "\n%u of %u ranks update no matrix", idle_ranks(plan), plan->world);
-    if (plan->world > plan->model.matrix_tensors)
+    if (plan_shards(plan) > plan->model.matrix_tensors)
         strbuf_printf(out,
                       ": there are only %u. Fewer ranks, or replicas of a smaller group, would use "
                       "them all.\n",
@@ -187,11 +187,6 @@ static int make_plan(struct setup *s, const struct opts *o, int argc, char **arg
         setup_plan(s, nodes->set ? nodes->u64s[0] : 0, layout, &s->arena, &plan, e) ||
         planner_plan(&plan, &evaluate_time, &s->arena, e))
         return -1;
-    if (plan.job.shard_group)
-        return err_set(e, ERR_UNSUPPORTED,
-                       "--shard-group %u: a plan file with copies of the states is not in this "
-                       "version; sim and compare predict it",
-                       plan.job.shard_group);
     if (file->set && write_plan(&plan, file->text, e))
         return -1;
     summary(&plan, (enum table_format)opts_get(o, "format")->u64, argc, argv, out);

@@ -134,13 +134,16 @@ static void check_text(struct session *s, const struct check_result *c)
 {
     struct strbuf *b = &s->out;
     bool bits = c->evidence == CHECK_NOTHING;
+    char groups[64] = "";
 
+    if (c->group < s->plan.world)
+        snprintf(groups, sizeof(groups), ", ddp too reducing in groups of %u first", c->group);
     strbuf_printf(b,
                   "%s under %s and under ddp: %u ranks, %u steps, seed %llu, %s products, ordered "
-                  "reductions%s\n\n",
+                  "reductions%s%s\n\n",
                   s->plan.model.name, s->plan.layout_full, s->plan.world, c->steps,
                   (unsigned long long)s->o.seed, s->on.gemm_name,
-                  c->every_micro ? ", ddp too reducing every micro-batch" : "");
+                  c->every_micro ? ", ddp too reducing every micro-batch" : "", groups);
     strbuf_printf(b, "step  %-24s  %-24s\n", s->plan.layout_full, "ddp");
     for (uint32_t i = 0; i < c->steps; i++)
         strbuf_printf(b, "%4u  %-24.17g  %-24.17g\n", i + 1, c->loss[i], c->loss_ddp[i]);
@@ -176,6 +179,7 @@ static void check_json(struct session *s, const struct check_result *c, int argc
     json_add_u64(doc, "ranks", s->plan.world);
     json_add_str(doc, "gemm", s->on.gemm_name);
     json_add_str(doc, "ddp_reduces", c->every_micro ? "every micro-batch" : "last micro-batch");
+    json_add_u64(doc, "ddp_reduces_in_groups_of", c->group);
     x = json_add_array(doc, "loss");
     for (uint32_t i = 0; i < c->steps; i++)
         json_add_double(x, NULL, c->loss[i]);
@@ -413,7 +417,7 @@ static int help(struct session *s)
         "usage: [mpirun -np N] ballast-exec PLAN [--check | --shadow | --owners] [options]\n"
         "       ballast-exec rates [options]          what products and Newton-Schulz reach here\n"
         "       [mpirun -np N] ballast-exec calibrate [options]\n\n"
-        "--check ends with `check: bitwise equal` or, for zero3+stock, `check: within N ulp` "
+        "--check ends with `check: bitwise equal` or, for +stock, `check: within N ulp` "
         "(status 0), or\n`check: DIFFERS ...` (status 1).\n\n",
         ballast_version);
     opts_help(stdout, &s->opts);

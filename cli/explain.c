@@ -125,9 +125,9 @@ static void try_recompute(struct search *s)
 
 static void try_layouts(struct search *s)
 {
-    static const char *const names[] = {"ddp", "zero1", "zero1-owner", "zero3", "owner"};
+    static const char *const names[] = {"ddp", "zero1", "zero1-owner", "zero3", "owner", "hsdp"};
     const struct plan *base = s->out->base->plan;
-    const char *seen[5];
+    const char *seen[sizeof(names) / sizeof(names[0])];
     size_t n = 0;
 
     if (base->world == 1)
@@ -143,6 +143,7 @@ static void try_layouts(struct search *s)
         if (layout_resolve(names[i], p.job.optimizer, s->a, &l, &st, &full, &e))
             continue;
         known = !strcmp(full, base->layout_full) ||
+                (l->groups == GROUPS_NODE && base->job.nodes == 1) ||         /* zero3 */
                 (st == STRATEGY_OWNER && p.job.optimizer == OPTIMIZER_ADAMW); /* cut freely */
         for (size_t k = 0; k < n; k++)
             known |= !strcmp(full, seen[k]);
@@ -150,7 +151,26 @@ static void try_layouts(struct search *s)
             continue;
         seen[n++] = full;
         p.job.layout = names[i];
+        p.job.shard_group = 0;
         try_it(s, &p, false, arena_printf(s->a, "--layout %s", names[i]), NULL);
+    }
+}
+
+/* Twice the ranks to a copy hold less, half of them gather less. */
+static void try_groups(struct search *s)
+{
+    const struct plan *base = s->out->base->plan;
+    uint32_t g = plan_shards(base), to[2] = {2 * g, g / 2};
+
+    if (!layout_has_groups(layout_find(base->layout), base->job.optimizer))
+        return;
+    for (int i = 0; i < 2; i++) {
+        struct plan p = again(s);
+
+        if (to[i] < 2 || to[i] > base->world || base->world % to[i])
+            continue;
+        p.job.shard_group = to[i];
+        try_it(s, &p, false, arena_printf(s->a, "--shard-group %u", to[i]), NULL);
     }
 }
 
@@ -292,6 +312,7 @@ void explain_find(const struct evaluation *base, struct arena *a, struct explana
     try_planner(&s);
     try_overlap(&s);
     try_recompute(&s);
+    try_groups(&s);
     try_layouts(&s);
     try_batch(&s);
     try_dtypes(&s);

@@ -36,9 +36,9 @@ static int phase_row(enum phase p)
 static enum time_category category_of(const struct op *o)
 {
     if (o->kind == OP_COLLECTIVE)
-        return o->phase == PHASE_REFRESH    ? TIME_REFRESH
-               : o->stream == STREAM_REDUCE ? TIME_REDUCE
-                                            : TIME_GATHER;
+        return o->phase == PHASE_REFRESH                                      ? TIME_REFRESH
+               : o->stream == STREAM_REDUCE || o->stream == STREAM_ALL_REDUCE ? TIME_REDUCE
+                                                                              : TIME_GATHER;
     if (o->phase == PHASE_OPTIMIZER)
         return TIME_OPTIMIZER;
     return kernel_bound(o->call.kernel) == 'G'   ? TIME_GEMM

@@ -171,12 +171,14 @@ const struct opt setup_options[] = {
      .type = OPT_STRING,
      .meta = "p=AxB,...",
      .dflt_note = "from the layout",
-     .help = "sharding factors; not in this version"},
+     .help = "sharding factors; not in this version, but as the layout has them"},
     {.name = "shard-group",
      .type = OPT_COUNT,
      .meta = "G",
      .dflt_note = "from the layout",
-     .help = "ranks that share one copy of the states: zero1 with adamw; else the whole world"},
+     .min = 1,
+     .max = MAX_GPUS,
+     .help = "neighbours that share one copy: hsdp, mics (a node), zero1 with adamw (all)"},
     {.name = "tp",
      .type = OPT_COUNT,
      .meta = "N",
@@ -427,22 +429,30 @@ void setup_release(struct setup *s)
 
 /* ---- sizes ---- */
 
-/* ZeRO-1 with AdamW: states cut among G ranks, and W/G copies of them. */
+/* G neighbours share a copy of what the layout cuts, and there are W/G copies. Of several layouts those that have one copy
+ * leave it to the others. */
 static int resolve_shard_group(const struct setup *s, struct job *j, struct err *e)
 {
     const struct opt_val *v = opts_get(s->opts, "shard-group");
+    const struct layout *l;
+    enum strategy strategy;
+    const char *full;
+    struct arena a;
+    int status;
 
-    if (!v->set || v->u64 == j->gpus)
-        return 0;
-    if (strcasecmp(j->layout, "zero1") || j->optimizer != OPTIMIZER_ADAMW)
-        return err_set(
-            e, ERR_UNSUPPORTED,
-            "%s %llu: only the whole world (%u) in this version, but for zero1 with adamw",
-            opts_said(s->opts, "shard-group").s, (unsigned long long)v->u64, j->gpus);
-    if (!v->u64 || j->gpus % v->u64)
-        return err_set(e, ERR_INVALID, "%s %llu: expected a divisor of the %u ranks",
-                       opts_said(s->opts, "shard-group").s, (unsigned long long)v->u64, j->gpus);
-    j->shard_group = (uint32_t)v->u64;
+    arena_init(&a);
+    status = layout_resolve(j->layout, j->optimizer, &a, &l, &strategy, &full, e);
+    arena_release(&a);
+    if (status)
+        return -1;
+    if (v->set)
+        j->shard_group = (uint32_t)v->u64;
+    if (s->some_have_groups && !layout_has_groups(l, j->optimizer))
+        j->shard_group = 0;
+    if (layout_groups(l, j, s->cluster.gpus_per_node, &j->shard_group, e))
+        return v->set ? err_prefix(e, "%s %llu", opts_said(s->opts, "shard-group").s,
+                                   (unsigned long long)v->u64)
+                      : -1;
     return 0;
 }
 
@@ -542,7 +552,7 @@ int setup_plan(const struct setup *s, uint64_t nodes, const char *layout, struct
 
 /* ---- options without effect ---- */
 
-int setup_check_used(const struct setup *s, const char *const *layouts, size_t n, struct err *e)
+int setup_check_used(struct setup *s, const char *const *layouts, size_t n, struct err *e)
 {
     const char *adamw = s->job.optimizer == OPTIMIZER_ADAMW ? " of matrices under adamw" : "";
     bool owner = false, bucket = false, cut = false, whole = false, refresh = false;
@@ -568,6 +578,7 @@ int setup_check_used(const struct setup *s, const char *const *layouts, size_t n
         refresh |= l->shard_states && !l->shard_params;
         bucket |= !l->shard_grads;
         cut |= l->shard_params;
+        s->some_have_groups |= layout_has_groups(l, s->job.optimizer);
     }
     arena_release(&a);
     if (opts_get(s->opts, "gather")->set == OPT_FROM_CLI && !owner)

@@ -16,6 +16,7 @@ struct setup {
     struct model model;
     struct cluster cluster; /* one node; see setup_plan */
     struct job job;         /* but for nodes, gpus, layout and what depends on them */
+    bool some_have_groups; /* of the layouts that setup_check_used() saw: --shard-group is theirs */
 };
 
 /* Read --job, the model and the cluster. On failure nothing is left to release. */
@@ -27,8 +28,9 @@ void setup_release(struct setup *s);
 int setup_plan(const struct setup *s, uint64_t nodes, const char *layout, struct arena *a,
                struct plan *plan, struct err *e);
 
-/* An option was given that none of these layouts uses (--gather without owners, --bucket without buckets, ...). */
-int setup_check_used(const struct setup *s, const char *const *layouts, size_t n, struct err *e);
+/* An option was given that none of these layouts uses (--gather without owners, --bucket without buckets, ...). Before
+ * setup_plan() for any of them. */
+int setup_check_used(struct setup *s, const char *const *layouts, size_t n, struct err *e);
 
 /* What a file says of another (a cluster, a model): a relative path (it has a slash or ends in .json) is relative to the
  * file's folder; a name stays one. */

@@ -52,7 +52,7 @@ static uint64_t allowed_ulp(const struct plan *plan, uint32_t steps)
     const struct job *j = &plan->job;
     int own = fraction_bits(j->param_dtype), least = own;
 
-    if (plan->strategy != STRATEGY_STOCK || plan->world == 1)
+    if (plan->strategy != STRATEGY_STOCK || plan_shards(plan) == 1)
         return 0;
     least = fraction_bits(j->grad_dtype) < least ? fraction_bits(j->grad_dtype) : least;
     least = fraction_bits(j->state_dtype) < least ? fraction_bits(j->state_dtype) : least;
@@ -287,13 +287,24 @@ static bool reduces_every_micro(const struct program *p)
     return false;
 }
 
-static int lower_ddp(const struct plan *plan, bool every_micro, struct arena *a, struct plan **ddp,
-                     struct program *p, struct err *e)
+/* Does the program sum gradients inside groups, and then what came out over the groups? */
+static uint32_t reduces_in_groups(const struct program *p)
+{
+    for (uint32_t i = 0; i < p->n_ops; i++)
+        if (p->ops[i].kind == OP_COLLECTIVE && p->ops[i].phase == PHASE_BACKWARD &&
+            p->ops[i].coll.kind == COLL_ALL_REDUCE && p->groups[p->ops[i].coll.group].stride[0] > 1)
+            return p->shards;
+    return p->world;
+}
+
+static int lower_ddp(const struct plan *plan, const struct layout_reference *as, struct arena *a,
+                     struct plan **ddp, struct program *p, struct err *e)
 {
     *ddp = ARENA_NEW(a, struct plan, 1);
     **ddp = *plan;
     (*ddp)->job.layout = "ddp";
-    return layout_place(*ddp, a, e) || layout_lower_reference(*ddp, every_micro, a, p, e) ? -1 : 0;
+    (*ddp)->job.shard_group = 0;
+    return layout_place(*ddp, a, e) || layout_lower_reference(*ddp, as, a, p, e) ? -1 : 0;
 }
 
 int check_run(const struct plan *plan, struct backend *backend, const struct run_options *o,
@@ -319,7 +330,8 @@ int check_run(const struct plan *plan, struct backend *backend, const struct run
     if (layout_lower(plan, a, &p, e))
         goto out;
     c->every_micro = reduces_every_micro(&p);
-    if (lower_ddp(plan, c->every_micro, a, &ddp, &q, e) ||
+    c->group = reduces_in_groups(&p);
+    if (lower_ddp(plan, &(struct layout_reference){c->every_micro, c->group}, a, &ddp, &q, e) ||
         start(&x, plan, &p, backend, &asked, steps, a, e) ||
         start(&y, ddp, &q, backend, &honest, steps, a, e))
         goto out;

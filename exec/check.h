@@ -33,10 +33,11 @@ struct check_result {
     char concerned
         [512]; /* tensors of the first step that differs, with owners and ranks that saw it, or "" */
     uint64_t
-        allowed_ulp; /* of a layout that orders its arithmetic otherwise (zero3+stock); 0: bits have to be equal */
+        allowed_ulp; /* of a layout that orders its arithmetic otherwise (+stock); 0: bits have to be equal */
     uint64_t sent, received; /* of the rank that sent (received) most, in a step */
     bool bytes_equal;
     bool every_micro; /* ddp reduced the gradients of every micro-batch, as the layout does */
+    uint32_t group;   /* ... first inside groups of so many ranks; the world: at once */
 };
 
 /* Is every parameter within what is allowed, the losses with them, and every byte accounted for? */

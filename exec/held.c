@@ -19,33 +19,33 @@ static void mark_matrices(struct held *h, const struct program *p)
 
 uint64_t held_slice(const struct program *p)
 {
-    return num_ceil_div(p->model->total_params, p->world);
+    return num_ceil_div(p->model->total_params, program_shards(p));
 }
 
-static void part_of(const struct program *p, uint32_t rank, uint32_t i, uint64_t flat,
+static void part_of(const struct program *p, uint32_t place, uint32_t i, uint64_t flat,
                     struct held_tensor *x)
 {
     const struct tensor *t = &p->model->tensors[i];
-    uint64_t rows = num_ceil_div(t->rows, p->world), first, slice = held_slice(p), end;
+    uint64_t rows = num_ceil_div(t->rows, program_shards(p)), first, slice = held_slice(p), end;
 
     switch (p->place[i].rule) {
     case PLACE_REPLICATED:
         x->n = x->room = t->numel;
         break;
     case PLACE_FLAT:
-        first = num_min(num_max(rank * slice, flat), flat + t->numel);
-        end = num_min(num_max((rank + 1) * slice, flat), flat + t->numel);
+        first = num_min(num_max(place * slice, flat), flat + t->numel);
+        end = num_min(num_max((place + 1) * slice, flat), flat + t->numel);
         x->first = first - flat;
         x->n = x->room = end - first;
         break;
     case PLACE_CHUNK:
-        first = num_min(rank * rows, t->rows);
+        first = num_min(place * rows, t->rows);
         x->first = first * t->cols;
         x->n = (num_min(first + rows, t->rows) - first) * t->cols;
         x->room = rows * t->cols;
         break;
     case PLACE_OWNER:
-        x->n = x->room = p->place[i].owner == rank ? t->numel : 0;
+        x->n = x->room = p->place[i].owner == place ? t->numel : 0;
         break;
     }
 }
@@ -64,7 +64,7 @@ static uint64_t state_elements(const struct plan *plan, const struct held_tensor
                : 0;
 }
 
-void held_init(struct held *h, const struct plan *plan, const struct program *p, uint32_t rank,
+void held_init(struct held *h, const struct plan *plan, const struct program *p, uint32_t place,
                struct arena *a)
 {
     bool whole = p->known.weights == p->known.params;
@@ -79,7 +79,7 @@ void held_init(struct held *h, const struct plan *plan, const struct program *p,
 
         unit_at = t->unit == unit ? unit_at : 0;
         unit = t->unit;
-        part_of(p, rank, i, flat, x);
+        part_of(p, place, i, flat, x);
         x->param_whole = whole;
         x->unit_at = unit_at;
         x->flat_at = flat;

@@ -1,7 +1,7 @@
 /* exec/held.h - which part of every tensor a rank holds, and where it stands in its resident buffers.
  *
  * Resident buffers (parameters, states, master) list tensors in the model's order, each with the elements that the rank
- * holds: all of it, its chunk of rows (padded to ceil(rows/n) rows), what lies in its flat slice, or nothing. Units' buffers list whole tensors.
+ * holds: all of it, its chunk of rows (padded to ceil(rows/G) rows), what lies in its flat slice, or nothing. Units' buffers list whole tensors.
  */
 #ifndef BALLAST_EXEC_HELD_H
 #define BALLAST_EXEC_HELD_H
@@ -27,11 +27,11 @@ struct held {
     uint64_t params, states, master; /* elements in all */
 };
 
-/* For one rank. State elements as layout_state_bytes() counts them: one a held element for Muon's matrices, two for AdamW;
+/* For the ranks in one place of their shard groups. State elements as layout_state_bytes() counts them: one a held element for Muon's matrices, two for AdamW;
  * Shampoo and SOAP keep what kernel_*_state() says of the whole matrix. Cost: tensors. */
-void held_init(struct held *h, const struct plan *plan, const struct program *p, uint32_t rank,
+void held_init(struct held *h, const struct plan *plan, const struct program *p, uint32_t place,
                struct arena *a);
-/* Elements of a flat slice: rank r holds [r*slice, (r+1)*slice) of the concatenation of all tensors. */
+/* Elements of a flat slice: place k holds [k*slice, (k+1)*slice) of the concatenation of all tensors. */
 uint64_t held_slice(const struct program *p);
 
 #endif

@@ -5,12 +5,15 @@
 
 #include <string.h>
 
-void run_call(struct exec_run *r, struct coll_call *c)
+const struct coll_group *run_group(const struct exec_run *r, const struct op *o)
 {
-    const struct coll_group g = {r->ranks, r->p->world, r->t->rank, r->p->gpus_per_node};
+    return &r->groups[o->coll.group];
+}
 
+void run_call(struct exec_run *r, const struct op *o, struct coll_call *c)
+{
     c->ordered = r->o.ordered;
-    r->b->lib->collective(r->b, r->stream, &g, c);
+    r->b->lib->collective(r->b, r->stream, run_group(r, o), c);
 }
 
 static enum coll_algo algorithm(const struct op *o)
@@ -37,9 +40,9 @@ static struct chunks chunks_of(struct exec_run *r, uint32_t unit, enum dtype d)
     return c;
 }
 
-/* Copy rank `rank`'s rows between a whole list of the unit's tensors (`unit_data`: tensor i at element whole_at[i]) and
+/* Copy place `place`'s rows between a whole list of the unit's tensors (`unit_data`: tensor i at element whole_at[i]) and
  * its part. */
-static void copy_rows(struct exec_run *r, const struct chunks *c, uint32_t rank, char *unit_data,
+static void copy_rows(struct exec_run *r, const struct chunks *c, uint32_t place, char *unit_data,
                       bool flat, char *part, bool to_part)
 {
     const struct unit *u = &r->p->model->units[c->unit];
@@ -47,7 +50,8 @@ static void copy_rows(struct exec_run *r, const struct chunks *c, uint32_t rank,
 
     for (uint32_t i = u->first; i < u->first + u->n; i++) {
         const struct tensor *t = &r->p->model->tensors[i];
-        uint64_t rows = num_ceil_div(t->rows, r->p->world), first = num_min(rank * rows, t->rows);
+        uint64_t rows = num_ceil_div(t->rows, program_shards(r->p));
+        uint64_t first = num_min(place * rows, t->rows);
         uint64_t n = (num_min(first + rows, t->rows) - first) * t->cols * c->size;
         char *whole;
 
@@ -138,20 +142,20 @@ static void gather_even(struct exec_run *r, const struct op *o, const struct ins
 {
     enum dtype d = o->coll.wire;
     struct chunks c = chunks_of(r, i->unit, d);
-    uint32_t n = r->p->world;
-    char *parts = run_scratch(r, SCRATCH_PACK, n * c.bytes), *mine = parts + r->t->rank * c.bytes;
+    uint32_t n = run_group(r, o)->n;
+    char *parts = run_scratch(r, SCRATCH_PACK, n * c.bytes), *mine = parts + r->place * c.bytes;
     char *params = run_find(r, r->p->known.params, 0, 0)->data, *whole = params;
     struct coll_call call = {
         .kind = COLL_ALL_GATHER, .dtype = d, .data = parts, .chunk_bytes = c.bytes};
 
     run_zero(r, mine, c.bytes);
     if (refresh) {
-        copy_rows(r, &c, r->t->rank, params, true, mine, true);
+        copy_rows(r, &c, r->place, params, true, mine, true);
     } else {
         copy_held(r, &c, params, mine);
         whole = run_find(r, r->p->known.weights, i->unit, i->micro)->data;
     }
-    run_call(r, &call);
+    run_call(r, o, &call);
     for (uint32_t k = 0; k < n; k++)
         copy_rows(r, &c, k, whole, refresh, parts + k * c.bytes, false);
 }
@@ -160,7 +164,8 @@ static void gather_even(struct exec_run *r, const struct op *o, const struct ins
 static void gather_slices(struct exec_run *r, const struct op *o, const struct instance *i)
 {
     size_t size = dtype_bytes(o->coll.wire, 1);
-    uint64_t n = r->p->world, all = op_coll_bytes(r->p, o, i) / size, slice = held_slice(r->p);
+    uint64_t n = run_group(r, o)->n, all = op_coll_bytes(r->p, o, i) / size;
+    uint64_t slice = held_slice(r->p);
     uint64_t piece = o->coll.piece_bytes && o->coll.piece_bytes < all * size
                          ? num_max(o->coll.piece_bytes / size, 1)
                          : all;
@@ -178,7 +183,7 @@ static void gather_slices(struct exec_run *r, const struct op *o, const struct i
 
         run_zero(r, parts, n * chunk * size);
         for (int out = 0; out < 2; out++) {
-            for (uint64_t k = out ? 0 : r->t->rank; k < (out ? n : r->t->rank + 1); k++) {
+            for (uint64_t k = out ? 0 : r->place; k < (out ? n : r->place + 1); k++) {
                 uint64_t first = num_min(k * slice + done, total),
                          stop = num_min(k * slice + end, total);
                 char *part = parts + k * chunk * size, *whole = params + first * size;
@@ -187,7 +192,7 @@ static void gather_slices(struct exec_run *r, const struct op *o, const struct i
                     run_copy(r, out ? whole : part, out ? part : whole, (stop - first) * size);
             }
             if (!out)
-                run_call(r, &c);
+                run_call(r, o, &c);
         }
         done = end;
     }
@@ -216,7 +221,7 @@ static void gather_owned(struct exec_run *r, const struct op *o, const struct in
     segments_of(r, o, i, &c);
     if (refresh) {
         c.data = params + r->held.t[u->first].flat_at * size;
-        run_call(r, &c);
+        run_call(r, o, &c);
         plant(r, i, &c);
         return;
     }
@@ -225,7 +230,7 @@ static void gather_owned(struct exec_run *r, const struct op *o, const struct in
         if (r->p->place[k].rule == PLACE_OWNER && r->held.t[k].n)
             run_copy(r, (char *)c.data + r->held.t[k].unit_at * size,
                      params + r->held.t[k].param_at * size, r->held.t[k].n * size);
-    run_call(r, &c);
+    run_call(r, o, &c);
     plant(r, i, &c);
 }
 
@@ -237,7 +242,7 @@ static void reduce_bucket(struct exec_run *r, const struct op *o, const struct i
     enum dtype d = o->coll.wire;
     size_t size = dtype_bytes(d, 1);
     uint64_t elements = op_coll_bytes(r->p, o, i) / size, first = r->bucket_end - elements,
-             n = r->p->world;
+             n = run_group(r, o)->n;
     uint64_t piece = o->coll.piece_bytes && o->coll.piece_bytes < elements * size
                          ? num_max(o->coll.piece_bytes / size, 1)
                          : elements;
@@ -255,7 +260,7 @@ static void reduce_bucket(struct exec_run *r, const struct op *o, const struct i
 
         run_zero(r, parts, n * chunk);
         run_copy(r, parts, grads + at * size, k * size);
-        run_call(r, &c);
+        run_call(r, o, &c);
         run_copy(r, grads + at * size, parts, k * size);
     }
 }
@@ -280,7 +285,7 @@ static char *gradients(struct exec_run *r, const struct instance *i, bool *flat)
 static void reduce_whole(struct exec_run *r, const struct op *o, const struct instance *i)
 {
     size_t size = dtype_bytes(o->coll.wire, 1);
-    uint64_t elements = op_coll_bytes(r->p, o, i) / size, n = r->p->world;
+    uint64_t elements = op_coll_bytes(r->p, o, i) / size, n = run_group(r, o)->n;
     struct coll_call c = {.kind = COLL_ALL_REDUCE,
                           .dtype = o->coll.wire,
                           .chunk_bytes = num_ceil_div(elements, n) * size,
@@ -289,7 +294,7 @@ static void reduce_whole(struct exec_run *r, const struct op *o, const struct in
 
     run_zero(r, parts, n * c.chunk_bytes);
     run_copy(r, parts, run_find(r, r->p->known.grads, i->unit, i->micro)->data, elements * size);
-    run_call(r, &c);
+    run_call(r, o, &c);
     add_to(r, o->coll.wire, run_find(r, r->p->known.grad_shard, i->unit, 0)->data, parts, elements);
 }
 
@@ -297,7 +302,7 @@ static void reduce_even(struct exec_run *r, const struct op *o, const struct ins
 {
     enum dtype d = o->coll.wire;
     struct chunks c = chunks_of(r, i->unit, d);
-    uint32_t n = r->p->world;
+    uint32_t n = run_group(r, o)->n;
     char *parts = run_scratch(r, SCRATCH_PACK, n * c.bytes), *grads;
     struct coll_call call = {.kind = COLL_REDUCE_SCATTER,
                              .dtype = d,
@@ -310,10 +315,10 @@ static void reduce_even(struct exec_run *r, const struct op *o, const struct ins
     grads = gradients(r, i, &flat);
     for (uint32_t k = 0; k < n; k++)
         copy_rows(r, &c, k, grads, flat, parts + k * c.bytes, true);
-    run_call(r, &call);
-    parts += r->t->rank * c.bytes;
+    run_call(r, o, &call);
+    parts += r->place * c.bytes;
     if (flat)
-        copy_rows(r, &c, r->t->rank, grads, true, parts, false);
+        copy_rows(r, &c, r->place, grads, true, parts, false);
     else
         add_to(r, d, run_find(r, r->p->known.grad_shard, i->unit, 0)->data, parts,
                c.bytes / c.size);
@@ -323,18 +328,18 @@ static void reduce_even(struct exec_run *r, const struct op *o, const struct ins
 static void reduce_slices(struct exec_run *r, const struct op *o, const struct instance *i)
 {
     size_t size = dtype_bytes(o->coll.wire, 1);
-    struct coll_call c = {.kind = COLL_SEGMENT_REDUCE, .scale = 1.0 / r->p->world};
+    struct coll_call c = {.kind = COLL_SEGMENT_REDUCE, .scale = 1.0 / run_group(r, o)->n};
 
     segments_of(r, o, i, &c);
     r->bucket_end -= op_coll_bytes(r->p, o, i) / size;
     c.data = (char *)run_find(r, r->p->known.grads, 0, 0)->data + r->bucket_end * size;
-    run_call(r, &c);
+    run_call(r, o, &c);
 }
 
 static void reduce_owned(struct exec_run *r, const struct op *o, const struct instance *i)
 {
     const struct unit *u = &r->p->model->units[i->unit];
-    struct coll_call c = {.kind = COLL_SEGMENT_REDUCE, .scale = 1.0 / r->p->world};
+    struct coll_call c = {.kind = COLL_SEGMENT_REDUCE, .scale = 1.0 / run_group(r, o)->n};
     size_t size = dtype_bytes(o->coll.wire, 1);
     bool flat;
     char *to;
@@ -343,7 +348,7 @@ static void reduce_owned(struct exec_run *r, const struct op *o, const struct in
     c.data = gradients(r, i, &flat);
     if (flat)
         c.data = (char *)c.data + r->held.t[u->first].flat_at * size;
-    run_call(r, &c);
+    run_call(r, o, &c);
     if (flat)
         return;
     to = run_find(r, r->p->known.grad_owned, i->unit, 0)->data;
@@ -357,6 +362,26 @@ static void reduce_owned(struct exec_run *r, const struct op *o, const struct in
     }
 }
 
+/* All-reduce of a unit's reduced gradients in place: the rank's even part, or what it owns, which may be nothing. */
+static void reduce_copies(struct exec_run *r, const struct op *o, const struct instance *i)
+{
+    struct run_buffer *b = run_find(r, o->operands[0].buffer, i->unit, 0);
+    size_t size = dtype_bytes(o->coll.wire, 1);
+    uint32_t n = run_group(r, o)->n;
+    struct coll_call c = {.kind = COLL_ALL_REDUCE,
+                          .dtype = o->coll.wire,
+                          .chunk_bytes = num_ceil_div(b->bytes / size, n) * size,
+                          .scale = 1.0 / n};
+
+    if (!b->bytes)
+        return;
+    c.data = run_scratch(r, SCRATCH_PACK, n * c.chunk_bytes);
+    run_zero(r, c.data, n * c.chunk_bytes);
+    run_copy(r, c.data, b->data, b->bytes);
+    run_call(r, o, &c);
+    run_copy(r, b->data, c.data, b->bytes);
+}
+
 /* ---- in the optimizer ---- */
 
 /* The momentum or gradient of one matrix, cut by rows, whole on every rank afterwards. */
@@ -368,7 +393,7 @@ static void gather_matrix(struct exec_run *r, const struct op *o, const struct i
                           .dtype = o->coll.wire,
                           .data = matrix,
                           .chunk_bytes = dtype_bytes(o->coll.wire, r->held.t[t].room)};
-    char *mine = matrix + r->t->rank * c.chunk_bytes;
+    char *mine = matrix + r->place * c.chunk_bytes;
 
     if (r->plan->job.optimizer != OPTIMIZER_MUON) {
         struct run_view g = run_gradient(r, t);
@@ -376,7 +401,7 @@ static void gather_matrix(struct exec_run *r, const struct op *o, const struct i
         run_zero(r, mine, c.chunk_bytes);
         run_copy(r, mine, g.data, dtype_bytes(g.dtype, g.elements));
     }
-    run_call(r, &c);
+    run_call(r, o, &c);
 }
 
 /* All held matrices, cut by rows: every rank's rows of all of them in one part. */
@@ -384,7 +409,7 @@ static void gather_held(struct exec_run *r, const struct op *o)
 {
     const struct model *m = r->p->model;
     size_t size = dtype_bytes(o->coll.wire, 1);
-    uint32_t n = r->p->world;
+    uint32_t n = run_group(r, o)->n;
     char *held = run_find(r, r->p->known.held, 0, 0)->data, *parts;
     struct coll_call c = {.kind = COLL_ALL_GATHER, .dtype = o->coll.wire};
 
@@ -393,7 +418,7 @@ static void gather_held(struct exec_run *r, const struct op *o)
     c.data = parts = run_scratch(r, SCRATCH_PACK, n * c.chunk_bytes);
     run_zero(r, parts, n * c.chunk_bytes);
     for (int out = 0; out < 2; out++) {
-        for (uint32_t k = out ? 0 : r->t->rank; k < (out ? n : r->t->rank + 1); k++) {
+        for (uint32_t k = out ? 0 : r->place; k < (out ? n : r->place + 1); k++) {
             char *part = parts + k * c.chunk_bytes, *whole = held;
 
             for (uint32_t i = 0; i < m->n_tensors; i++) {
@@ -412,7 +437,7 @@ static void gather_held(struct exec_run *r, const struct op *o)
             }
         }
         if (!out)
-            run_call(r, &c);
+            run_call(r, o, &c);
     }
 }
 
@@ -424,7 +449,7 @@ static void gather_cut(struct exec_run *r, const struct op *o, const struct inst
     struct coll_call c = {.kind = COLL_SEGMENT_GATHER};
     struct segment *mine;
     uint64_t base = 0;
-    uint32_t rank = r->t->rank;
+    uint32_t place = r->place;
     bool muon = r->plan->job.optimizer == OPTIMIZER_MUON;
 
     segments_of(r, o, i, &c);
@@ -434,14 +459,14 @@ static void gather_cut(struct exec_run *r, const struct op *o, const struct inst
         bool last = k + 1 == c.n_segments || c.segments[k + 1].tensor != c.segments[k].tensor;
 
         mine[k] = c.segments[k];
-        if (rank < mine[k].to_first || rank >= mine[k].to_first + mine[k].to_n)
+        if (place < mine[k].to_first || place >= mine[k].to_first + mine[k].to_n)
             continue;
         mine[k].offset +=
             muon ? base : dtype_bytes(o->coll.wire, r->held.t[mine[k].tensor].flat_at);
         base += last ? dtype_bytes(o->coll.wire, m->tensors[mine[k].tensor].numel) : 0;
     }
     c.segments = mine;
-    run_call(r, &c);
+    run_call(r, o, &c);
     mem_free(mine);
 }
 
@@ -465,7 +490,10 @@ int run_collective(struct exec_run *r, const struct op *o, const struct instance
         return 0; /* sharded.c */
     switch (o->coll.kind) {
     case COLL_ALL_REDUCE:
-        if (r->p->buffers[r->p->known.grads].persistent)
+        if (o->operands[0].buffer == r->p->known.grad_shard ||
+            o->operands[0].buffer == r->p->known.grad_owned)
+            reduce_copies(r, o, i);
+        else if (r->p->buffers[r->p->known.grads].persistent)
             reduce_bucket(r, o, i);
         else
             reduce_whole(r, o, i);

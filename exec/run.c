@@ -60,7 +60,7 @@ static uint64_t size_of(const struct exec_run *r, uint32_t buffer, uint32_t unit
     case SIZE_SEGMENTS:
         t = &r->p->segment_tables[b->table];
         for (uint32_t i = t->start[unit]; i < t->start[unit + 1]; i++)
-            sum += t->segments[i].root == r->t->rank ? t->segments[i].bytes : 0;
+            sum += t->segments[i].root == r->place ? t->segments[i].bytes : 0;
         return sum;
     }
     return 0;
@@ -71,8 +71,8 @@ static uint64_t matrix_room(const struct exec_run *r, const struct op *o, uint32
 {
     uint32_t t = r->p->work_tables[r->p->loops[o->loop].work].items[item].tensor;
 
-    return dtype_bytes(run_travel(r),
-                       num_max(r->held.t[t].room * r->p->world, r->p->model->tensors[t].numel));
+    return dtype_bytes(run_travel(r), num_max(r->held.t[t].room * program_shards(r->p),
+                                              r->p->model->tensors[t].numel));
 }
 
 static void count_bytes(struct exec_run *r, enum mem_part part, uint64_t bytes)
@@ -478,6 +478,26 @@ static void make_marks(struct exec_run *r)
         }
 }
 
+/* The group that this rank is in, of every family. */
+static void make_groups(struct exec_run *r)
+{
+    const struct program *p = r->p;
+
+    r->groups = ARENA_NEW(&r->arena, struct coll_group, p->n_groups);
+    for (uint32_t k = 0; k < p->n_groups; k++) {
+        const struct group *g = &p->groups[k];
+        uint32_t *ranks = ARENA_NEW(&r->arena, uint32_t, g->n_members);
+
+        r->groups[k] = (struct coll_group){
+            .ranks = ranks, .n = g->n_members, .gpus_per_node = p->gpus_per_node};
+        for (uint32_t i = 0; i < g->n_members; i++) {
+            ranks[i] = group_member(g, group_base(g, r->t->rank), i);
+            if (ranks[i] == r->t->rank)
+                r->groups[k].self = i;
+        }
+    }
+}
+
 int exec_init(struct exec_run *r, const struct plan *plan, const struct program *p,
               struct backend *b, const struct run_options *o, struct err *e)
 {
@@ -496,7 +516,8 @@ int exec_init(struct exec_run *r, const struct plan *plan, const struct program 
                        b->t->size);
     if (graph_trains(&plan->model, j->seq_len, e))
         return -1;
-    held_init(&r->held, plan, p, b->t->rank, &r->arena);
+    r->place = program_place(p, b->t->rank);
+    held_init(&r->held, plan, p, r->place, &r->arena);
     r->graphs = ARENA_NEW(&r->arena, struct unit_graph, p->model->n_classes);
     for (uint32_t c = 0; c < p->model->n_classes; c++)
         if (graph_build(p->model, c, j->micro_batch, j->seq_len, j->param_dtype, &r->graphs[c], e))
@@ -507,9 +528,7 @@ int exec_init(struct exec_run *r, const struct plan *plan, const struct program 
     /* what the plan counts is what kernels use */
     BUG_ON(run_find(r, p->known.states, 0, 0)->bytes !=
            dtype_bytes(j->state_dtype, r->held.states));
-    r->ranks = ARENA_NEW(&r->arena, uint32_t, p->world);
-    for (uint32_t k = 0; k < p->world; k++)
-        r->ranks[k] = k;
+    make_groups(r);
     for (uint32_t k = 0; k < p->n_ops; k++)
         if (!strcmp(p->ops[k].name, "forward.end"))
             r->last_forward = k;

@@ -69,11 +69,12 @@ struct exec_run {
     enum stream stream;                 /* of the operation that is being issued */
     void *scratch[STREAM_N][SCRATCH_N]; /* owned: see run_scratch() */
     size_t cap_scratch[STREAM_N][SCRATCH_N];
-    struct run_marks *marks; /* [n_ops], in arena */
-    uint64_t step;           /* from 1 */
-    uint64_t bucket_end;     /* flat element where the next reduction bucket ends */
-    uint32_t last_forward;   /* the mark that ends a unit's forward */
-    uint32_t *ranks;         /* [world], in arena */
+    struct run_marks *marks;   /* [n_ops], in arena */
+    uint64_t step;             /* from 1 */
+    uint64_t bucket_end;       /* flat element where the next reduction bucket ends */
+    uint32_t last_forward;     /* the mark that ends a unit's forward */
+    uint32_t place;            /* program_place() of this rank */
+    struct coll_group *groups; /* [n_groups] this rank's of each family, in arena */
     double *
         norms; /* [n_tensors] |momentum|^2 of whole matrices; owned, the backend's; NULL: not Muon */
     uint64_t *normed;           /* [n_tensors] the step that left it, in arena */
@@ -137,8 +138,9 @@ void run_output(struct exec_run *r, const struct instance *i);
 void run_witness(struct exec_run *r, const struct instance *i);
 int run_compute(struct exec_run *r, const struct op *o, const struct instance *i); /* compute.c */
 int run_collective(struct exec_run *r, const struct op *o, const struct instance *i); /* move.c */
-/* A collective of all ranks, in the order of reductions that the run has. */
-void run_call(struct exec_run *r, struct coll_call *c);
+/* A collective of an operation's group, in the order of reductions that the run has. */
+void run_call(struct exec_run *r, const struct op *o, struct coll_call *c);
+const struct coll_group *run_group(const struct exec_run *r, const struct op *o);
 /* Issued on the stream at work. */
 void run_copy(struct exec_run *r, void *to, const void *from, size_t n);
 void run_zero(struct exec_run *r, void *p, size_t n);

@@ -43,14 +43,14 @@ static void gather(struct sharded *s, bool of_a, float *to, uint64_t elements)
                           .chunk_bytes = dtype_bytes(s->d, of_a ? s->chunk_a : s->room)};
 
     BUG_ON(++*(of_a ? &s->n_a : &s->n_x) > o->coll.repeat);
-    run_call(s->r, &c);
+    run_call(s->r, o, &c);
     cast(s, s->d, c.data, DTYPE_FP32, to, elements);
 }
 
 static void store_own(struct sharded *s)
 {
     cast(s, DTYPE_FP32, s->x + s->first * s->cols, s->d,
-         s->shards + dtype_bytes(s->d, s->r->t->rank * s->room), s->n * s->cols);
+         s->shards + dtype_bytes(s->d, s->r->place * s->room), s->n * s->cols);
 }
 
 static void gemm(const struct sharded *s, bool ta, bool tb, uint64_t m, uint64_t n, uint64_t k,
@@ -84,7 +84,7 @@ static void step(struct sharded *s, const struct kernel_ns_hyper *h, bool first)
         gemm(s, false, true, s->a_n, s->m, s->cols, 1, s->x + s->a_first * s->cols, s->x, 0, ai);
     else
         gemm(s, true, false, s->a_n, s->m, s->rows, 1, s->x + s->a_first, s->x, 0, ai);
-    cast(s, DTYPE_FP32, ai, s->d, s->parts + dtype_bytes(s->d, r->t->rank * s->chunk_a),
+    cast(s, DTYPE_FP32, ai, s->d, s->parts + dtype_bytes(s->d, r->place * s->chunk_a),
          s->a_n * s->m);
     store_own(s); /* scaled in the first step */
     gather(s, true, s->a, s->m * s->m);
@@ -124,7 +124,7 @@ static void find_gathers(struct sharded *s, const struct op *o)
 
 void run_sharded(struct exec_run *r, const struct op *o, const struct instance *i)
 {
-    uint32_t t = run_item(r, o, i), w = r->p->world;
+    uint32_t t = run_item(r, o, i), w = program_shards(r->p);
     const struct tensor *x = &r->p->model->tensors[t];
     struct kernel_ns_hyper h = KERNEL_NS_DEFAULTS;
     struct sharded s = {.r = r, .d = run_travel(r), .rows = x->rows, .cols = x->cols};
@@ -138,7 +138,7 @@ void run_sharded(struct exec_run *r, const struct op *o, const struct instance *
     s.n = r->held.t[t].n / x->cols;
     rows_a = num_ceil_div(s.m, w);
     s.chunk_a = rows_a * s.m;
-    s.a_first = num_min(r->t->rank * rows_a, s.m);
+    s.a_first = num_min(r->place * rows_a, s.m);
     s.a_n = num_min(s.a_first + rows_a, s.m) - s.a_first;
     s.shards = run_matrix(r, o, i);
     s.parts = run_scratch(r, SCRATCH_PACK, dtype_bytes(s.d, s.chunk_a * w));

@@ -4,7 +4,7 @@
  * Bytes sent by all ranks, W ranks, a bucket of E elements of s bytes: 2 (W-1) W ceil(E/W) s.
  *
  * As a reference (layout_lower_reference) it may also reduce every micro-batch, unit by unit, and add up what came out, as
- * layouts with cut gradients have to.
+ * layouts with cut gradients have to; or inside groups first, and over the groups what came out.
  */
 #include "layouts/families.h"
 #include "layouts/step.h"
@@ -32,18 +32,22 @@ static uint64_t *unit_bytes(const struct plan *plan, struct arena *a)
     return v;
 }
 
-static int lower(const struct plan *plan, bool every_micro, struct arena *a, struct program *p,
-                 struct err *e)
+static int lower(const struct plan *plan, const struct layout_reference *as, struct arena *a,
+                 struct program *p, struct err *e)
 {
+    bool by_unit = as->every_micro || as->shards < plan->world;
     struct lower l;
 
     if (lower_begin(&l, plan, a, p, e))
         return -1;
-    l.move.full_grads = !every_micro;
-    l.move.reduce_when = every_micro ? WHEN_ALWAYS : WHEN_LAST;
+    lower_groups(&l, as->shards);
+    l.move.full_grads = !by_unit;
+    l.move.reduce_when = by_unit ? WHEN_ALWAYS : WHEN_LAST;
     l.move.reduce_kind = COLL_ALL_REDUCE;
-    l.move.piece_bytes = every_micro ? 0 : plan->job.bucket_bytes;
-    if (every_micro)
+    l.move.reduce_group = l.shard;
+    l.move.replicate = as->shards < plan->world ? STREAM_ALL_REDUCE : STREAM_COMPUTE;
+    l.move.piece_bytes = by_unit ? 0 : plan->job.bucket_bytes;
+    if (by_unit)
         l.move.reduce_bytes = l.move.grad_bytes = unit_bytes(plan, a);
     else if (plan->world > 1)
         l.move.reduce_bytes = ddp_bucket_bytes(plan, a);
@@ -58,14 +62,14 @@ static int lower(const struct plan *plan, bool every_micro, struct arena *a, str
 
 static int ddp_lower(const struct plan *plan, struct arena *a, struct program *p, struct err *e)
 {
-    return lower(plan, false, a, p, e);
+    return lower(plan, &(struct layout_reference){.shards = plan->world}, a, p, e);
 }
 
-int layout_lower_reference(const struct plan *plan, bool every_micro, struct arena *a,
-                           struct program *p, struct err *e)
+int layout_lower_reference(const struct plan *plan, const struct layout_reference *as,
+                           struct arena *a, struct program *p, struct err *e)
 {
-    BUG_ON(strcmp(plan->layout, layout_ddp.name) != 0);
-    return lower(plan, every_micro, a, p, e);
+    BUG_ON(strcmp(plan->layout, layout_ddp.name) != 0 || !as->shards || plan->world % as->shards);
+    return lower(plan, as, a, p, e);
 }
 
 static int ddp_formula(const struct plan *plan, uint64_t bytes[PHASE_N], struct err *e)

@@ -9,5 +9,11 @@ extern const struct layout layout_ddp; /* ddp.c */
 uint64_t *ddp_bucket_bytes(const struct plan *plan, struct arena *a);
 extern const struct layout layout_zero1; /* zero1.c: zero1+gather, zero1+owner */
 extern const struct layout layout_zero3; /* zero3.c: zero3+stock, +gather, +gather-once, +owner */
+/* A step of the plan's shard groups; what their copies sum at the end goes over stream `replicate`. */
+int zero3_lower_groups(const struct plan *plan, enum stream replicate, struct arena *a,
+                       struct program *p, struct err *e);
+/* Bytes inside the groups. */
+int zero3_formula(const struct plan *plan, uint64_t bytes[PHASE_N], struct err *e);
+extern const struct layout layout_hsdp, layout_mics; /* hsdp.c */
 
 #endif

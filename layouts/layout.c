@@ -7,7 +7,8 @@
 #include <string.h>
 #include <strings.h>
 
-const struct layout *const layouts_all[] = {&layout_ddp, &layout_zero1, &layout_zero3, NULL};
+const struct layout *const layouts_all[] = {&layout_ddp,  &layout_zero1, &layout_zero3,
+                                            &layout_hsdp, &layout_mics,  NULL};
 
 const struct layout_alias layout_aliases[] = {
     {"zero1-owner", "zero1+owner"}, {"owner", "zero3+owner"}, {NULL, NULL}};
@@ -209,8 +210,7 @@ bool layout_updates_as_matrix(const struct plan *plan, const struct tensor *t)
 bool layout_state_is_whole(const struct plan *plan, const struct tensor *t)
 {
     return layout_updates_as_matrix(plan, t) && plan->job.optimizer != OPTIMIZER_MUON &&
-           (plan->strategy == STRATEGY_GATHER || plan->strategy == STRATEGY_GATHER_ONCE) &&
-           (!strcmp(plan->layout, "zero3") || !strcmp(plan->layout, "zero1"));
+           (plan->strategy == STRATEGY_GATHER || plan->strategy == STRATEGY_GATHER_ONCE);
 }
 
 /* ---- placement ---- */
@@ -228,6 +228,40 @@ bool layout_tail_is_owned(const struct plan *plan, uint32_t unit)
     return false;
 }
 
+bool layout_has_groups(const struct layout *l, enum optimizer o)
+{
+    return l->groups == GROUPS_NODE || (l->groups == GROUPS_ADAMW && o == OPTIMIZER_ADAMW);
+}
+
+int layout_groups(const struct layout *l, const struct job *j, uint32_t gpus_per_node,
+                  uint32_t *group, struct err *e)
+{
+    uint32_t g = j->shard_group, node = (uint32_t)num_min(gpus_per_node, j->gpus);
+    bool may = layout_has_groups(l, j->optimizer);
+
+    *group = 0;
+    if (!may && g && g != j->gpus)
+        return err_set(e, ERR_UNSUPPORTED,
+                       "only the whole world (%u) with %s: hsdp, mics, and zero1 with adamw have "
+                       "shard groups",
+                       j->gpus, l->name);
+    if (may && g > j->gpus)
+        return err_set(e, ERR_INVALID, "a group of %u on %u GPUs; expected a divisor of the ranks",
+                       g, j->gpus);
+    if (may && g && j->gpus % g)
+        return err_set(e, ERR_INVALID, "expected a divisor of the %u ranks", j->gpus);
+    if (l->groups == GROUPS_NODE && !g && j->gpus % node)
+        return err_set(e, ERR_INVALID,
+                       "layout '%s': groups of a node's %u GPUs do not share out %u ranks; give "
+                       "--shard-group",
+                       l->name, node, j->gpus);
+    if (l->groups == GROUPS_NODE)
+        *group = g ? g : node;
+    else if (may && g != j->gpus)
+        *group = g;
+    return 0;
+}
+
 int layout_place(struct plan *plan, struct arena *a, struct err *e)
 {
     const struct layout *l;
@@ -241,9 +275,10 @@ int layout_place(struct plan *plan, struct arena *a, struct err *e)
         return -1;
     plan->layout = l->name;
     plan->world = plan->job.gpus;
-    all.in_node =
-        plan->world < plan->cluster.gpus_per_node ? plan->world : plan->cluster.gpus_per_node;
-    all.nodes = (uint32_t)num_ceil_div(plan->world, plan->cluster.gpus_per_node);
+    if (layout_groups(l, &plan->job, plan->cluster.gpus_per_node, &plan->job.shard_group, e))
+        return -1;
+    all.in_node = (uint32_t)num_min(plan_shards(plan), plan->cluster.gpus_per_node);
+    all.nodes = (uint32_t)num_ceil_div(plan_shards(plan), plan->cluster.gpus_per_node);
     plan->params = l->shard_params ? all : one;
     plan->grads = l->shard_grads ? all : one;
     plan->states = l->shard_states ? all : one;

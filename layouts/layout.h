@@ -8,13 +8,21 @@
 #include "model/plan.h"
 #include "model/program.h"
 
+/* Which layouts may keep several copies of what they cut, one a group of --shard-group ranks. */
+enum group_rule {
+    GROUPS_NONE,
+    GROUPS_ADAMW, /* with AdamW; as long as nobody asks there is one copy */
+    GROUPS_NODE,  /* always; a copy a node as long as nobody asks */
+};
+
 struct layout {
-    const char *name;                             /* base name: "zero3" */
-    const char *line;                             /* what it is, in a line */
-    enum strategy strategy;                       /* with muon and no plus sign */
-    uint32_t allowed;                             /* bit mask of 1u << enum strategy */
-    enum place_rule rule;                         /* how tensors are cut that no rank owns */
-    bool shard_params, shard_grads, shard_states; /* factor = world, else 1 x 1 */
+    const char *name;       /* base name: "zero3" */
+    const char *line;       /* what it is, in a line */
+    enum strategy strategy; /* with muon and no plus sign */
+    uint32_t allowed;       /* bit mask of 1u << enum strategy */
+    enum place_rule rule;   /* how tensors are cut that no rank owns */
+    enum group_rule groups;
+    bool shard_params, shard_grads, shard_states; /* factor = the shard group, else 1 x 1 */
     /* Lower a complete plan (places, owners) into a program in arena a. */
     int (*lower)(const struct plan *plan, struct arena *a, struct program *p, struct err *e);
     /* The closed formula: bytes that all ranks together send in a step, by phase; no look at the program. */
@@ -36,7 +44,13 @@ struct layout_alias {
 };
 extern const struct layout_alias layout_aliases[];
 
-/* Fill the plan's layout fields and factors, and the placement of everything but owners (these are planner/'s):
+bool layout_has_groups(const struct layout *l, enum optimizer o);
+/* The shard group that job.shard_group (0: as the layout has it) means for job.gpus ranks; 0: all. Errors: a group that does
+ * not share out the ranks, or of a layout that has none. */
+int layout_groups(const struct layout *l, const struct job *j, uint32_t gpus_per_node,
+                  uint32_t *group, struct err *e);
+
+/* Fill the plan's layout fields, shard group and factors, and the placement of everything but owners (these are planner/'s):
  * matrices by the layout's rule, tail by its rule, offsets of every tensor in its unit's buffer. */
 int layout_place(struct plan *plan, struct arena *a, struct err *e);
 
@@ -76,9 +90,14 @@ int layout_load_plan(const char *path, struct arena *a, struct plan *plan, struc
 
 int layout_lower(const struct plan *plan, struct arena *a, struct program *p, struct err *e);
 
-/* What exec's proof compares with: a ddp plan, as it is, or with the gradients of every micro-batch all-reduced before they
- * are added up. That is another order of the same sums: the one of layouts that cannot keep whole gradients. */
-int layout_lower_reference(const struct plan *plan, bool every_micro, struct arena *a,
-                           struct program *p, struct err *e);
+/* What exec's proof compares with: a ddp plan whose gradients are the same sums in the layout's order. */
+struct layout_reference {
+    bool
+        every_micro; /* all-reduced before they are added up, as by layouts that cannot keep whole gradients */
+    uint32_t
+        shards; /* inside groups of so many neighbours, what comes out over the groups; the world: at once */
+};
+int layout_lower_reference(const struct plan *plan, const struct layout_reference *as,
+                           struct arena *a, struct program *p, struct err *e);
 
 #endif

@@ -27,7 +27,7 @@ uint64_t layout_base_bytes(const struct plan *plan)
         switch (plan->place[i].rule) {
         case PLACE_CHUNK:
             state = layout_state_is_whole(plan, t) ? layout_state_bytes(j, t) : 0;
-            sum += state + num_ceil_div(layout_resident_bytes(plan, t) - state, plan->world);
+            sum += state + num_ceil_div(layout_resident_bytes(plan, t) - state, plan_shards(plan));
             break;
         case PLACE_REPLICATED:
             sum += layout_resident_bytes(plan, t);
@@ -48,10 +48,11 @@ uint64_t layout_share(uint64_t bytes, uint64_t part, uint64_t numel)
 void layout_loads(const struct plan *plan, uint64_t *flops, uint64_t *bytes)
 {
     uint64_t every = 0, base = layout_base_bytes(plan), at = 0;
-    uint64_t slice = num_ceil_div(plan->model.total_params, plan->world);
+    uint32_t shards = plan_shards(plan);
+    uint64_t slice = num_ceil_div(plan->model.total_params, shards);
 
-    memset(flops, 0, plan->world * sizeof(*flops));
-    for (uint32_t r = 0; r < plan->world; r++)
+    memset(flops, 0, shards * sizeof(*flops));
+    for (uint32_t r = 0; r < shards; r++)
         bytes[r] = base;
     for (uint32_t i = 0; i < plan->model.n_tensors; at += plan->model.tensors[i].numel, i++) {
         const struct tensor *t = &plan->model.tensors[i];
@@ -76,10 +77,12 @@ void layout_loads(const struct plan *plan, uint64_t *flops, uint64_t *bytes)
                                                  t->numel);
             }
         else
-            every += plan->strategy == STRATEGY_STOCK ? f / plan->world : f;
+            every += plan->strategy == STRATEGY_STOCK ? f / shards : f;
     }
-    for (uint32_t r = 0; r < plan->world; r++)
-        flops[r] += every;
+    for (uint32_t r = 0; r < plan->world; r++) { /* copies work and hold the same */
+        flops[r] = r < shards ? flops[r] + every : flops[r % shards];
+        bytes[r] = bytes[r % shards];
+    }
 }
 
 /* ---- a plan from a file ---- */
@@ -114,10 +117,10 @@ static int check_places(const struct plan *plan, const struct plan *want, struct
                            i, t->name, p->offset, want->place[i].offset);
         if (p->rule != PLACE_OWNER)
             continue;
-        if (p->owner >= plan->world)
+        if (p->owner >= plan_shards(plan))
             return err_set(e, ERR_INVALID,
                            "tensors[%" PRIu32 "] ('%.60s') has owner %" PRIu32 " of %" PRIu32, i,
-                           t->name, p->owner, plan->world);
+                           t->name, p->owner, plan_shards(plan));
         if (layout_updates_as_matrix(plan, t))
             continue;
         if (t->unit != unit)
@@ -198,7 +201,7 @@ static uint64_t flops_floor(const struct plan *plan)
         sum += flops;
         most = num_max(most, flops);
     }
-    return num_max(most, num_ceil_div(sum, plan->world));
+    return num_max(most, num_ceil_div(sum, plan_shards(plan)));
 }
 
 /* Bound, gap, optimal and over_capacity follow from the loads. Layouts without owners leave nothing to solve. */
@@ -253,6 +256,11 @@ int layout_check(const struct plan *plan, struct err *e)
                 "layout '%.60s' (%.60s, %s), but job.layout '%.60s' means '%s' (%s)",
                 plan->layout_full, plan->layout, strategy_name(plan->strategy), plan->job.layout,
                 want.layout_full, strategy_name(want.strategy));
+        goto out;
+    }
+    if (plan->job.shard_group != want.job.shard_group) {
+        err_set(e, ERR_INVALID, "job.shard_group is %" PRIu32 ", but layout '%s' has %" PRIu32,
+                plan->job.shard_group, want.layout_full, want.job.shard_group);
         goto out;
     }
     if (check_factor("p", plan->params, want.params, want.layout_full, e) ||

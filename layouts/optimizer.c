@@ -21,23 +21,25 @@ static uint64_t larger(const struct tensor *t)
 
 /* ---- work tables ---- */
 
-/* Rank -> items, from an (item, rank) list ordered by item; in arena. */
+/* Rank -> items, from an (item, place) list ordered by item; in arena. Every copy has the place's. */
 struct pair {
-    uint32_t item, rank;
+    uint32_t item, place;
 };
 static void work_lists(struct lower *l, struct work_table *w, const struct pair *pairs, size_t n)
 {
-    uint32_t *start = ARENA_NEW(l->a, uint32_t, l->n + 1), *list = ARENA_NEW(l->a, uint32_t, n);
-    uint32_t *at = MEM_NEW(uint32_t, l->n);
+    uint32_t copies = l->n / l->shards, *start = ARENA_NEW(l->a, uint32_t, l->n + 1);
+    uint32_t *list = ARENA_NEW(l->a, uint32_t, n * copies), *at = MEM_NEW(uint32_t, l->n);
 
     for (size_t i = 0; i < n; i++)
-        start[pairs[i].rank + 1]++;
+        for (uint32_t r = pairs[i].place; r < l->n; r += l->shards)
+            start[r + 1]++;
     for (uint32_t r = 0; r < l->n; r++) {
         start[r + 1] += start[r];
         at[r] = start[r];
     }
     for (size_t i = 0; i < n; i++)
-        list[at[pairs[i].rank]++] = pairs[i].item;
+        for (uint32_t r = pairs[i].place; r < l->n; r += l->shards)
+            list[at[r]++] = pairs[i].item;
     mem_free(at);
     w->start = start;
     w->list = list;
@@ -77,11 +79,11 @@ static uint32_t matrix_work(struct lower *l, enum work_rule rule, enum which whi
             continue;
         do { /* a boundary of slices cuts an item in two */
             uint64_t stop = rule == WORK_BY_SLICE ? num_min(end, (from / slice + 1) * slice) : end;
-            uint32_t rank =
+            uint32_t place =
                 rule == WORK_BY_SLICE ? (uint32_t)(from / slice) : l->plan->place[i].owner;
 
             BUG_ON(w.n_items == most);
-            pairs[w.n_items] = (struct pair){w.n_items, rank};
+            pairs[w.n_items] = (struct pair){w.n_items, place};
             items[w.n_items++] = matrix_item(l, i, stop - from);
             from = stop;
         } while (from < end);
@@ -150,19 +152,20 @@ static uint64_t workspace_bytes(const struct lower *l, const struct work_item *w
 static uint64_t sharded_workspace_bytes(const struct lower *l, const struct work_item *w)
 {
     return dtype_bytes(DTYPE_BF16,
-                       w->m * w->m + w->m * w->n + (2 * w->m * w->m + w->m * w->n) / l->n);
+                       w->m * w->m + w->m * w->n + (2 * w->m * w->m + w->m * w->n) / l->shards);
 }
 
 static uint64_t padded_matrix_bytes(const struct lower *l, const struct work_item *w)
 {
     const struct tensor *t = &l->m->tensors[w->tensor];
 
-    return dtype_bytes(part_travel_dtype(l->plan), num_ceil_div(t->rows, l->n) * t->cols * l->n);
+    return dtype_bytes(part_travel_dtype(l->plan),
+                       num_ceil_div(t->rows, l->shards) * t->cols * l->shards);
 }
 
 static uint64_t square_bytes(const struct lower *l, const struct work_item *w)
 {
-    return dtype_bytes(l->j->param_dtype, num_ceil_div(w->m, l->n) * w->m * l->n);
+    return dtype_bytes(l->j->param_dtype, num_ceil_div(w->m, l->shards) * w->m * l->shards);
 }
 
 static uint32_t gather_op(struct lower *l, const char *name, enum dtype wire, uint32_t repeat,
@@ -172,7 +175,7 @@ static uint32_t gather_op(struct lower *l, const char *name, enum dtype wire, ui
 
     o.stream = STREAM_GATHER;
     o.coll = (struct collective){.kind = COLL_ALL_GATHER,
-                                 .group = l->world,
+                                 .group = l->shard,
                                  .item_bytes = by_item,
                                  .bytes = bytes,
                                  .table = PROGRAM_NONE,
@@ -217,10 +220,10 @@ static uint32_t products_op(struct lower *l, const struct matrix_step *s, const 
         OPTIMIZER_MUON) /* gradient read, both moments read and written, fp32 update written */
         o.item_bytes_each = (double)dtype_bytes(l->j->grad_dtype, 1) +
                             4 * (double)dtype_bytes(l->j->state_dtype, 1) + 4;
-    o.item_flops_share = s->products ? 1.0 / l->n : 1.0;
+    o.item_flops_share = s->products ? 1.0 / l->shards : 1.0;
     o.call = (struct kernel_call){.kernel = optimizer_kernel(l, s->products),
                                   .k = l->j->ns_steps,
-                                  .batch = s->products ? l->n : 1,
+                                  .batch = s->products ? l->shards : 1,
                                   .symmetric = l->j->ns_symmetric && !s->products,
                                   .launches = s->products ? STOCK_HOST_LAUNCHES : n_products + 4};
     return program_add_op(&l->b, &o);
@@ -282,7 +285,7 @@ static uint32_t item_gathers(struct lower *l, const struct matrix_step *s, uint3
     enum dtype d = part_travel_dtype(l->plan);
     uint32_t n = 0, steps = l->j->ns_steps;
 
-    if (l->n > 1 && s->gather_each)
+    if (l->shards > 1 && s->gather_each)
         gathers[n++] =
             gather_op(l, "optimizer.gather", d, 1, item_bytes(l, work, padded_matrix_bytes), 0);
     if (s->products) { /* X X^T and B X need X whole, A A needs A whole, in each step */
@@ -383,7 +386,7 @@ static void once_step(struct lower *l, const struct matrix_step *s)
     struct matrix_loop x = {.work = matrix_work(l, WORK_ALL, ITEMS_ALL),
                             .held = gather_once_buffer(l),
                             .suffix = "",
-                            .share = 1.0 / l->n};
+                            .share = 1.0 / l->shards};
     uint64_t all = 0;
     uint32_t id;
 
@@ -391,7 +394,7 @@ static void once_step(struct lower *l, const struct matrix_step *s)
     x.after = hold_mark(l, "optimizer.gather_once.hold", x.held, false, l->optimizer_begin);
     if (is_muon(l))
         x.after = momentum_loop(l, &x);
-    if (l->n > 1) {
+    if (l->shards > 1) {
         for (uint32_t i = 0; i < l->m->n_tensors; i++)
             if (layout_updates_as_matrix(l->plan, &l->m->tensors[i])) {
                 struct work_item item = {.tensor = i};
@@ -482,7 +485,7 @@ void lower_matrix_step(struct lower *l, const struct matrix_step *s)
     struct matrix_loop x = {.held = PROGRAM_NONE, .suffix = "", .after = l->optimizer_begin};
     struct matrix_step step = *s;
 
-    step.products = s->products && l->n > 1;
+    step.products = s->products && l->shards > 1;
     if (l->j->optimizer == OPTIMIZER_ADAMW || !l->m->matrix_tensors)
         return;
     if (s->gather_once) {
@@ -493,7 +496,7 @@ void lower_matrix_step(struct lower *l, const struct matrix_step *s)
         if (s->cut_table != PROGRAM_NONE)
             x.after = cut_gather(l, s, l->grads, &x.after, 1);
         x.work = matrix_work(l, s->work, ITEMS_ALL);
-        x.share = s->sharded ? 1.0 / l->n : 1.0;
+        x.share = s->sharded ? 1.0 / l->shards : 1.0;
         matrix_loop(l, &step, &x);
     }
 }
@@ -583,7 +586,7 @@ void lower_tail_step(struct lower *l)
         if (l->plan->place[i].rule == PLACE_REPLICATED)
             elements += t->numel;
         if (l->plan->place[i].rule == PLACE_CHUNK)
-            elements += num_ceil_div(t->rows, l->n) * t->cols;
+            elements += num_ceil_div(t->rows, l->shards) * t->cols;
         if (l->plan->place[i].rule == PLACE_FLAT)
             flat += t->numel;
     }

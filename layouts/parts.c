@@ -16,9 +16,9 @@ uint64_t part_chunk_bytes(const struct plan *plan, uint32_t unit, enum dtype d)
 
     for (uint32_t i = u->first; i < u->first + u->n; i++)
         if (plan->place[i].rule == PLACE_CHUNK)
-            sum += num_ceil_div(plan->model.tensors[i].rows, plan->world) *
+            sum += num_ceil_div(plan->model.tensors[i].rows, plan_shards(plan)) *
                    plan->model.tensors[i].cols;
-    return dtype_bytes(d, sum) * plan->world;
+    return dtype_bytes(d, sum) * plan_shards(plan);
 }
 
 uint64_t part_owned_bytes(const struct plan *plan, uint32_t unit, enum dtype d)
@@ -37,7 +37,7 @@ uint64_t part_owned_bytes(const struct plan *plan, uint32_t unit, enum dtype d)
                 mine += plan->model.tensors[k].numel;
         most = num_max(most, mine);
     }
-    return dtype_bytes(d, plan->job.gather == ALGO_PADDED ? most * plan->world : sum);
+    return dtype_bytes(d, plan->job.gather == ALGO_PADDED ? most * plan_shards(plan) : sum);
 }
 
 enum dtype part_travel_dtype(const struct plan *plan)
@@ -45,14 +45,9 @@ enum dtype part_travel_dtype(const struct plan *plan)
     return plan->job.optimizer == OPTIMIZER_MUON ? plan->job.param_dtype : plan->job.grad_dtype;
 }
 
-uint32_t part_shards(const struct plan *plan)
-{
-    return plan->job.shard_group ? plan->job.shard_group : plan->world;
-}
-
 uint64_t part_slice(const struct plan *plan)
 {
-    return num_ceil_div(plan->model.total_params, part_shards(plan));
+    return num_ceil_div(plan->model.total_params, plan_shards(plan));
 }
 
 /* ---- segment tables ---- */
@@ -108,7 +103,7 @@ struct segment_table part_owner_segments(const struct plan *plan, enum dtype d, 
                     last->tensor = PROGRAM_NONE;
                 } else {
                     rows_add(&r, (struct segment){.root = plan->place[i].owner,
-                                                  .to_n = plan->world,
+                                                  .to_n = plan_shards(plan),
                                                   .tensor = i - m->units[u].first,
                                                   .offset = offset,
                                                   .bytes = bytes});

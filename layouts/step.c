@@ -79,6 +79,26 @@ static uint32_t last_unit(const struct lower *l)
 
 /* ---- begin ---- */
 
+void lower_groups(struct lower *l, uint32_t shards)
+{
+    l->shards = shards;
+    l->shard = shards == l->n ? l->world : PROGRAM_NONE;
+    l->replica = PROGRAM_NONE;
+    if (shards == l->n)
+        return;
+    if (shards > 1)
+        l->shard = program_add_group(&l->b, &(struct group){.name = "shards",
+                                                            .n_axes = 1,
+                                                            .size = {shards},
+                                                            .stride = {1},
+                                                            .n_members = shards});
+    l->replica = program_add_group(&l->b, &(struct group){.name = "replicas",
+                                                          .n_axes = 1,
+                                                          .size = {l->n / shards},
+                                                          .stride = {shards},
+                                                          .n_members = l->n / shards});
+}
+
 int lower_begin(struct lower *l, const struct plan *plan, struct arena *a, struct program *p,
                 struct err *e)
 {
@@ -93,6 +113,7 @@ int lower_begin(struct lower *l, const struct plan *plan, struct arena *a, struc
     p->model = &plan->model;
     p->place = plan->place;
     p->world = plan->world;
+    p->shards = plan_shards(plan) < plan->world ? plan_shards(plan) : 0;
     p->gpus_per_node = cluster_domain_gpus(&plan->cluster);
     p->n_micro = (uint32_t)plan->job.grad_accum;
     l->graphs = ARENA_NEW(a, struct unit_graph, l->m->n_classes);
@@ -104,7 +125,9 @@ int lower_begin(struct lower *l, const struct plan *plan, struct arena *a, struc
     l->world = program_add_group(
         &l->b, &(struct group){
                    .name = "world", .n_axes = 1, .size = {l->n}, .stride = {1}, .n_members = l->n});
+    lower_groups(l, plan_shards(plan));
     l->move = (struct movement){.gather_table = PROGRAM_NONE,
+                                .reduce_group = l->shard,
                                 .reduce_table = PROGRAM_NONE,
                                 .grad_table = PROGRAM_NONE,
                                 .reduce_kind = COLL_REDUCE_SCATTER,
@@ -149,7 +172,7 @@ static void slice_states(struct lower *l, uint64_t at, uint64_t numel, uint64_t 
     while (at < end) {
         uint64_t r = at / slice, n = num_min(end, (r + 1) * slice) - at;
 
-        for (uint64_t copy = r; copy < l->n; copy += part_shards(l->plan)) {
+        for (uint64_t copy = r; copy < l->n; copy += l->shards) {
             states[copy] += whole ? bytes : layout_share(bytes, n, numel);
             master[copy] += l->j->master_weights ? dtype_bytes(DTYPE_FP32, n) : 0;
         }
@@ -178,7 +201,7 @@ void lower_resident(struct lower *l)
 
     for (uint32_t i = 0; i < l->m->n_tensors; i++) {
         const struct tensor *t = &l->m->tensors[i];
-        uint64_t s = layout_state_bytes(j, t), chunk = num_ceil_div(t->rows, l->n);
+        uint64_t s = layout_state_bytes(j, t), chunk = num_ceil_div(t->rows, l->shards);
 
         numel = t->numel;
         switch (plan->place[i].rule) {
@@ -194,11 +217,11 @@ void lower_resident(struct lower *l)
                 s = num_ceil_div(s * chunk, t->rows);
             break;
         case PLACE_OWNER:
-            own_states[plan->place[i].owner] += s;
-            own_master[plan->place[i].owner] +=
-                j->master_weights ? dtype_bytes(DTYPE_FP32, numel) : 0;
-            own_params[plan->place[i].owner] +=
-                l->move.gather ? dtype_bytes(j->param_dtype, numel) : 0;
+            for (uint32_t r = plan->place[i].owner; r < l->n; r += l->shards) {
+                own_states[r] += s;
+                own_master[r] += j->master_weights ? dtype_bytes(DTYPE_FP32, numel) : 0;
+                own_params[r] += l->move.gather ? dtype_bytes(j->param_dtype, numel) : 0;
+            }
             continue;
         }
         states += s;
@@ -272,7 +295,7 @@ static uint64_t padded_bytes(struct lower *l, uint32_t u)
                 owned += t->segments[k].bytes;
         most = num_max(most, owned);
     }
-    return most * l->n;
+    return most * l->shards;
 }
 
 static void step_buffers(struct lower *l)
@@ -694,7 +717,7 @@ static uint32_t emit_gather(struct lower *l, enum phase phase, const bool *units
     emit_life(&x, l->padded, 0, false);
     emit_life(&x, l->padded, 0, true);
     x.op.coll = (struct collective){.kind = COLL_SEGMENT_GATHER,
-                                    .group = l->world,
+                                    .group = l->shard,
                                     .algo = l->j->gather,
                                     .table = l->move.gather_table,
                                     .wire = l->j->param_dtype,
@@ -721,7 +744,7 @@ static void emit_reduce(struct lower *l)
     emit_wait(&x, l->backward_end, 0, 0);
     emit_operand(&x, l->grads, OPERAND_WHOLE, ACCESS_READ);
     x.op.coll = (struct collective){.kind = COLL_SEGMENT_REDUCE,
-                                    .group = l->world,
+                                    .group = l->move.reduce_group,
                                     .algo = l->move.reduce_algo,
                                     .table = l->move.reduce_table,
                                     .piece_bytes = l->move.piece_bytes,
@@ -738,6 +761,35 @@ static void emit_reduce(struct lower *l)
     x.op.coll.kind = l->move.reduce_kind;
     x.op.coll.table = PROGRAM_NONE;
     x.op.coll.unit_bytes = l->move.reduce_bytes;
+    l->reduce[l->n_reduce++] = emit_add(l, &x);
+}
+
+/* What a micro-batch leaves in the shards, over the copies: each rank with those in its place of the others, in place. Waits
+ * for `after`. */
+static void emit_replicate(struct lower *l, uint32_t after)
+{
+    struct emit x;
+
+    emit_init(&x, "replicate", OP_COLLECTIVE, PHASE_BACKWARD, l->move.replicate);
+    x.op.guard.micro = WHEN_LAST;
+    emit_wait(&x, after, 0, 0);
+    x.op.coll = (struct collective){.kind = COLL_ALL_REDUCE,
+                                    .group = l->replica,
+                                    .table = l->move.grad_table,
+                                    .rooted = true,
+                                    .wire = l->j->grad_dtype,
+                                    .peer_op = PROGRAM_NONE};
+    emit_operand(&x, l->grad_owned, OPERAND_WHOLE, ACCESS_ADD);
+    if (l->grad_owned != PROGRAM_NONE)
+        l->reduce[l->n_reduce++] = emit_add(l, &x);
+    if (l->grad_shard == PROGRAM_NONE)
+        return;
+    x.op.n_operands = 0;
+    emit_operand(&x, l->grad_shard, OPERAND_WHOLE, ACCESS_ADD);
+    x.op.name = l->grad_owned != PROGRAM_NONE ? "replicate.tail" : "replicate";
+    x.op.coll.table = PROGRAM_NONE;
+    x.op.coll.rooted = false;
+    x.op.coll.unit_bytes = l->move.grad_bytes;
     l->reduce[l->n_reduce++] = emit_add(l, &x);
 }
 
@@ -879,6 +931,8 @@ static void backward_loop(struct lower *l, const struct class_lives *classes)
     }
     emit_reduce(l);
     if (!l->move.full_grads) {
+        if (l->move.replicate == STREAM_REDUCE)
+            emit_replicate(l, l->reduce[0]);
         emit_init(&x, "reduce.end", OP_MARK, PHASE_BACKWARD, STREAM_REDUCE);
         emit_wait(&x, l->backward_end, 0, 0);
         l->reduce[0] = emit_add(l, &x);
@@ -892,6 +946,8 @@ static void backward_loop(struct lower *l, const struct class_lives *classes)
         /* ... and its last backward hook all of them: the next micro-batch starts with nothing in flight */
         program_op_wait(&l->b, l->forward_begin, (struct wait){.op = l->reduce[0], .d_micro = -1});
         program_op_wait(&l->b, l->forward_begin, (struct wait){.op = last, .d_micro = -1});
+        if (l->move.replicate == STREAM_ALL_REDUCE)
+            emit_replicate(l, l->reduce[0]);
     }
     program_close_loop(&l->b);
 }

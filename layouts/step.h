@@ -18,6 +18,7 @@ struct movement {
     const uint64_t *reduce_bytes; /* [n_units] even, or NULL */
     enum coll_algo reduce_algo;   /* of the segments; the job's `gather` where they are owners' */
     enum coll_kind reduce_kind;   /* of the even part: ALL_REDUCE or REDUCE_SCATTER */
+    uint32_t reduce_group;        /* the shard group, or all ranks */
     uint32_t reduce_table;        /* segment table or PROGRAM_NONE */
     uint64_t piece_bytes;         /* bucket of the reduction; 0: one call a unit */
     enum when reduce_when;        /* every micro-batch, or the last */
@@ -25,20 +26,26 @@ struct movement {
     const uint64_t
         *grad_bytes;     /* [n_units] else: even part of a rank's reduced gradients of a unit */
     uint32_t grad_table; /* ... and its owned part (segments in gradient bytes), or PROGRAM_NONE */
+    /* The last micro-batch's reduced gradients are all-reduced over the copies, on this stream; COMPUTE: there is one copy,
+     * or reduce_group has all ranks. */
+    enum stream replicate;
 };
 
 struct lower {
     const struct plan *plan;
     const struct model *m;
     const struct job *j;
-    uint32_t n; /* world size */
+    uint32_t n;      /* world size */
+    uint32_t shards; /* ranks that share one copy of what is cut */
     struct arena *a;
     struct program *p;
     struct program_builder b;
     struct unit_graph *graphs; /* [n_classes] */
     struct movement move;
-    uint32_t world; /* group */
-    bool *kept;     /* [n_units]: stays gathered from forward to backward */
+    /* groups: all ranks; those that share a copy (PROGRAM_NONE: each has one); those in the same place of different copies
+     * (PROGRAM_NONE: there is one copy) */
+    uint32_t world, shard, replica;
+    bool *kept; /* [n_units]: stays gathered from forward to backward */
     bool *not_kept;
     /* ids of buffers; `weights` is what kernels read: gathered units, or the parameters themselves */
     uint32_t params, states, master, weights, padded, inputs, input_grads, grads, grad_shard,
@@ -48,12 +55,15 @@ struct lower {
     /* ids of operations that others wait for */
     uint32_t refresh[2],
         n_refresh; /* of the step before, that forward waits for; a layout's that overlaps it */
-    uint32_t forward_begin, forward_end, backward_end, reduce[2], n_reduce;
+    uint32_t forward_begin, forward_end, backward_end;
+    uint32_t reduce[4], n_reduce; /* owned and even part, in the group and over copies */
     uint32_t optimizer_begin, optimizer_end;
 };
 
 int lower_begin(struct lower *l, const struct plan *plan, struct arena *a, struct program *p,
                 struct err *e);
+/* Makes the groups of `shards` neighbours; lower_begin() does with the plan's. */
+void lower_groups(struct lower *l, uint32_t shards);
 /* Resident parts of every rank: parameters, states, master copies; the layout's movement must be set. */
 void lower_resident(struct lower *l);
 void lower_forward_backward(struct lower *l);
@@ -71,7 +81,7 @@ enum work_rule {
 };
 struct matrix_step {
     enum work_rule work;
-    bool sharded;  /* gradients and states are cut by rows: elementwise work is 1/W of a matrix */
+    bool sharded;  /* gradients and states are cut by rows: elementwise work is 1/G of a matrix */
     bool products; /* stock: DTensor products on shards, operands gathered before each */
     bool gather_each; /* all-gather each matrix before its products */
     bool gather_once; /* momentum of all, one all-gather of all, and they are kept until the end */
@@ -85,19 +95,16 @@ void lower_tail_step(struct lower *l);
 
 /* ---- parts.c: who holds which bytes ---- */
 
-/* A unit's bytes when every tensor is cut by rows into n chunks and padded: n * sum ceil(rows/n)*cols. Only tensors
- * whose placement is `rule`. */
+/* A unit's bytes when every tensor that is cut by rows has G chunks, padded: G * sum ceil(rows/G)*cols. */
 uint64_t part_chunk_bytes(const struct plan *plan, uint32_t unit, enum dtype d);
 uint64_t part_unit_bytes(const struct plan *plan, uint32_t unit, enum dtype d);
 /* Bytes of a unit that owners send to one rank, or get from one: what they own of it, with --gather padded the largest
- * share from each of the W ranks. */
+ * share from each of the G ranks. */
 uint64_t part_owned_bytes(const struct plan *plan, uint32_t unit, enum dtype d);
 /* In which a matrix travels to its products: Muon's momentum in the parameters' dtype; preconditioned optimizers start
  * from the gradient. */
 enum dtype part_travel_dtype(const struct plan *plan);
-/* Ranks that share one copy of ZeRO-1's states: the shard group, else the world. */
-uint32_t part_shards(const struct plan *plan);
-/* Elements of the flat slice of a rank (ZeRO-1): slices of ceil(total/shards). */
+/* Elements of the flat slice of a rank (ZeRO-1): slices of ceil(total/G). */
 uint64_t part_slice(const struct plan *plan);
 /* Owner segments of every unit, in `d` bytes, ordered by offset; neighbours of one owner merge. */
 struct segment_table part_owner_segments(const struct plan *plan, enum dtype d, struct arena *a);

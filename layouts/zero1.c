@@ -69,16 +69,10 @@ static void refresh_add(struct lower *l, const struct op *o)
 static void refresh_slices(struct lower *l)
 {
     struct op o = refresh_op(l, "refresh", COLL_ALL_GATHER);
-    uint32_t shards = part_shards(l->plan);
 
-    if (shards < l->n)
-        o.coll.group = program_add_group(&l->b, &(struct group){.name = "shards",
-                                                                .n_axes = 1,
-                                                                .size = {shards},
-                                                                .stride = {1},
-                                                                .n_members = shards});
-    o.coll.bytes = dtype_bytes(l->j->param_dtype, part_slice(l->plan) * shards);
-    if (shards > 1)
+    o.coll.group = l->shard;
+    o.coll.bytes = dtype_bytes(l->j->param_dtype, part_slice(l->plan) * l->shards);
+    if (l->shards > 1)
         refresh_add(l, &o);
 }
 
@@ -87,20 +81,14 @@ static void refresh_units(struct lower *l)
 {
     struct op o = refresh_op(l, "refresh", COLL_ALL_GATHER);
     uint64_t *bytes = ARENA_NEW(l->a, uint64_t, l->m->n_units);
-    uint32_t shards = part_shards(l->plan);
 
-    if (shards == 1)
+    if (l->shards == 1)
         return;
     for (uint32_t u = 0; u < l->m->n_units; u++)
-        bytes[u] =
-            dtype_bytes(l->j->param_dtype, num_ceil_div(l->m->units[u].numel, shards) * shards);
+        bytes[u] = dtype_bytes(l->j->param_dtype,
+                               num_ceil_div(l->m->units[u].numel, l->shards) * l->shards);
     program_open_loop(&l->b, &(struct loop){.kind = LOOP_UNIT, .end = l->m->n_units});
-    if (shards < l->n)
-        o.coll.group = program_add_group(&l->b, &(struct group){.name = "shards",
-                                                                .n_axes = 1,
-                                                                .size = {shards},
-                                                                .stride = {1},
-                                                                .n_members = shards});
+    o.coll.group = l->shard;
     o.coll.unit_bytes = bytes;
     o.coll.piece_bytes = 0;
     refresh_add(l, &o);
@@ -155,7 +143,8 @@ static int zero1_lower(const struct plan *plan, struct arena *a, struct program 
         t = part_owner_segments(plan, plan->job.grad_dtype, a);
         l.move.reduce_table = program_add_segments(&l.b, &t);
         l.move.reduce_bytes = chunk_bytes(plan, plan->job.grad_dtype, a);
-    } else if (part_shards(plan) < plan->world) { /* every copy of the states needs all gradients */
+    } else if (plan_shards(plan) < plan->world) { /* every copy of the states needs all gradients */
+        l.move.reduce_group = l.world;
         l.move.reduce_kind = COLL_ALL_REDUCE;
         l.move.reduce_bytes = ddp_bucket_bytes(plan, a);
         l.move.piece_bytes = plan->job.bucket_bytes;
@@ -219,8 +208,8 @@ static int zero1_formula(const struct plan *plan, uint64_t bytes[PHASE_N], struc
         bytes[i] = 0;
     if (w == 1)
         return 0;
-    if (part_shards(plan) < w) {
-        uint64_t g = part_shards(plan), all = part_slice(plan) * g;
+    if (plan_shards(plan) < w) {
+        uint64_t g = plan_shards(plan), all = part_slice(plan) * g;
         uint64_t piece = num_max(j->bucket_bytes / dtype_bytes(j->param_dtype, 1), 1);
 
         if (layout_ddp.formula(plan, bytes, e))
@@ -261,6 +250,7 @@ const struct layout layout_zero1 = {
     .strategy = STRATEGY_GATHER,
     .allowed = 1u << STRATEGY_GATHER | 1u << STRATEGY_OWNER,
     .rule = PLACE_FLAT,
+    .groups = GROUPS_ADAMW,
     .shard_states = true,
     .lower = zero1_lower,
     .formula = zero1_formula,

@@ -8,7 +8,8 @@
  *
  * Bytes sent by all ranks, U the bytes of a unit (padded chunks or owner segments), m micro-batches:
  * m (W-1) (U_forward + U_backward + G), where units that stay gathered (last; first when tied) need no second gather;
- * in the step (W-1) times the padded bytes of what is gathered.
+ * in the step (W-1) times the padded bytes of what is gathered. With groups of fewer ranks (hsdp.c) W is a group's, and each
+ * group sends as much.
  */
 #include "layouts/families.h"
 #include "layouts/step.h"
@@ -24,9 +25,23 @@ static uint64_t *even_bytes(const struct plan *plan, enum dtype d, struct arena 
     return sum ? v : NULL;
 }
 
-static int zero3_lower(const struct plan *plan, struct arena *a, struct program *p, struct err *e)
+/* Ranks that cut nothing among them: all have all, as in ddp, and sum the gradients of a unit. */
+static void whole_copies(struct lower *l)
 {
-    bool owner = plan->strategy == STRATEGY_OWNER, many = plan->world > 1;
+    uint64_t *v = ARENA_NEW(l->a, uint64_t, l->m->n_units);
+
+    for (uint32_t u = 0; u < l->m->n_units; u++)
+        v[u] = part_unit_bytes(l->plan, u, l->j->grad_dtype);
+    l->move.reduce_when = WHEN_LAST;
+    l->move.reduce_kind = COLL_ALL_REDUCE;
+    l->move.reduce_group = l->replica;
+    l->move.reduce_bytes = v;
+}
+
+int zero3_lower_groups(const struct plan *plan, enum stream replicate, struct arena *a,
+                       struct program *p, struct err *e)
+{
+    bool owner = plan->strategy == STRATEGY_OWNER, many = plan_shards(plan) > 1;
     struct segment_table t;
     struct lower l;
     struct matrix_step step = {.work = owner ? WORK_BY_OWNER : WORK_ALL,
@@ -41,10 +56,14 @@ static int zero3_lower(const struct plan *plan, struct arena *a, struct program 
     l.move.reduce_when = WHEN_ALWAYS;
     l.move.gather = many;
     l.move.full_grads = !many;
+    if (many && l.replica != PROGRAM_NONE)
+        l.move.replicate = replicate;
+    else if (l.replica != PROGRAM_NONE)
+        whole_copies(&l);
     if (many) {
         l.move.gather_bytes = even_bytes(plan, plan->job.param_dtype, a, 1);
         l.move.reduce_bytes = even_bytes(plan, plan->job.grad_dtype, a, 1);
-        l.move.grad_bytes = even_bytes(plan, plan->job.grad_dtype, a, plan->world);
+        l.move.grad_bytes = even_bytes(plan, plan->job.grad_dtype, a, l.shards);
     }
     if (many && owner) {
         t = part_owner_segments(plan, plan->job.param_dtype, a);
@@ -61,10 +80,15 @@ static int zero3_lower(const struct plan *plan, struct arena *a, struct program 
     return lower_end(&l, e);
 }
 
+static int zero3_lower(const struct plan *plan, struct arena *a, struct program *p, struct err *e)
+{
+    return zero3_lower_groups(plan, STREAM_COMPUTE, a, p, e);
+}
+
 static uint64_t step_bytes(const struct plan *plan)
 {
     const struct job *j = &plan->job;
-    uint64_t w = plan->world, sum = 0;
+    uint64_t w = plan_shards(plan), sum = 0;
 
     for (uint32_t i = 0; i < plan->model.n_tensors; i++) {
         const struct tensor *t = &plan->model.tensors[i];
@@ -82,10 +106,10 @@ static uint64_t step_bytes(const struct plan *plan)
     return sum;
 }
 
-static int zero3_formula(const struct plan *plan, uint64_t bytes[PHASE_N], struct err *e)
+int zero3_formula(const struct plan *plan, uint64_t bytes[PHASE_N], struct err *e)
 {
     const struct job *j = &plan->job;
-    uint64_t w = plan->world, gather = 0, again = 0, grads = 0;
+    uint64_t w = plan_shards(plan), all_groups, gather = 0, again = 0, grads = 0;
 
     (void)e;
     for (int i = 0; i < PHASE_N; i++)
@@ -102,10 +126,11 @@ static int zero3_formula(const struct plan *plan, uint64_t bytes[PHASE_N], struc
         grads +=
             part_chunk_bytes(plan, u, j->grad_dtype) + part_owned_bytes(plan, u, j->grad_dtype);
     }
-    bytes[PHASE_FORWARD] = j->grad_accum * (w - 1) * gather;
-    bytes[PHASE_BACKWARD] = j->grad_accum * (w - 1) * (again + grads);
+    all_groups = plan->world / w * (w - 1);
+    bytes[PHASE_FORWARD] = j->grad_accum * all_groups * gather;
+    bytes[PHASE_BACKWARD] = j->grad_accum * all_groups * (again + grads);
     if (plan->strategy != STRATEGY_OWNER)
-        bytes[PHASE_OPTIMIZER] = (w - 1) * step_bytes(plan);
+        bytes[PHASE_OPTIMIZER] = all_groups * step_bytes(plan);
     return 0;
 }
 

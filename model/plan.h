@@ -12,7 +12,7 @@
 /* How a tensor is cut over the ranks of a factor. */
 enum place_rule {
     PLACE_REPLICATED,
-    PLACE_CHUNK, /* ceil(rows/n) rows each along dim 0, as FSDP2 */
+    PLACE_CHUNK, /* ceil(rows/G) rows each along dim 0, as FSDP2 */
     PLACE_FLAT,  /* equal slices of the flat concatenation of all tensors, as ZeRO-1 */
     PLACE_OWNER, /* whole, on `owner` */
 };
@@ -20,7 +20,7 @@ const char *place_rule_name(enum place_rule r);
 
 struct placement {
     enum place_rule rule;
-    uint32_t owner;  /* PLACE_OWNER */
+    uint32_t owner;  /* PLACE_OWNER: a place in the shard group; rank r is in place r mod G */
     uint64_t offset; /* bytes, of the tensor in its unit's buffer (parameter dtype) */
 };
 
@@ -61,6 +61,9 @@ struct plan {
         *load_bytes; /* [world]; bytes: parameters, gradients, states, master resident on the rank */
     double solve_ms; /* for the summary only, not in the file */
 };
+
+/* G: ranks that share one copy of what is cut, neighbours; world / G groups hold the same. */
+uint32_t plan_shards(const struct plan *p);
 
 /* The plan file as a tree; loads must be filled. */
 cJSON *plan_to_json(const struct plan *p);

@@ -88,6 +88,11 @@ const char *place_rule_name(enum place_rule r)
     return plan_rules[r];
 }
 
+uint32_t plan_shards(const struct plan *p)
+{
+    return p->job.shard_group ? p->job.shard_group : p->world;
+}
+
 enum optimizer plan_optimizer_of(const struct plan *p, const struct tensor *t)
 {
     return tensor_is_matrix(t) ? p->job.optimizer : OPTIMIZER_ADAMW;
@@ -97,7 +102,7 @@ uint64_t plan_flat_slice(const struct plan *p)
 {
     for (uint32_t i = 0; i < p->model.n_tensors; i++)
         if (p->place[i].rule == PLACE_FLAT)
-            return num_ceil_div(p->model.total_params, p->world);
+            return num_ceil_div(p->model.total_params, plan_shards(p));
     return 0;
 }
 
@@ -329,7 +334,7 @@ static void add_tensor(cJSON *list, const struct plan *p, uint32_t i)
     else
         json_add_null(row, NULL);
     if (at->rule == PLACE_CHUNK)
-        add_count(row, NULL, num_ceil_div(t->rows, p->world));
+        add_count(row, NULL, num_ceil_div(t->rows, plan_shards(p)));
     else
         json_add_null(row, NULL);
     add_count(row, NULL, at->offset);

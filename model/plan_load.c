@@ -140,9 +140,13 @@ static int read_job(struct reader *r, const struct json_at *top)
     if (j->param_dtype == DTYPE_FP32 && j->master_weights)
         return json_err(&at, ERR_INVALID, e,
                         "has master_weights, but its parameters are fp32 already");
-    if (json_opt(&at, "mesh", &mesh) || j->shard_group)
+    if (json_opt(&at, "mesh", &mesh))
         return json_err(&at, ERR_UNSUPPORTED, e,
-                        "has a mesh or shard_group of its own; this version has the layout's");
+                        "has a mesh of its own; this version has the layout's");
+    if (j->shard_group && j->gpus % j->shard_group)
+        return json_err(&at, ERR_INVALID, e,
+                        "has groups of %" PRIu32 " of its %" PRIu32 " ranks, expected a divisor",
+                        j->shard_group, j->gpus);
     return 0;
 }
 
@@ -340,18 +344,18 @@ static int check_row(const struct reader *r, const struct json_at *at, const str
         return json_err(at, ERR_INVALID, r->e, "has optimizer %s, expected %s",
                         optimizer_name(row->optimizer), optimizer_name(plan_optimizer_of(p, t)));
     if (row->has_owner != (row->place.rule == PLACE_OWNER) ||
-        (row->has_owner && row->place.owner >= p->world))
+        (row->has_owner && row->place.owner >= plan_shards(p)))
         return json_err(at, ERR_INVALID, r->e,
                         "has rule %s and owner %" PRId64 ", expected an owner below %" PRIu32
                         " where the rule is owner, else null",
                         place_rule_name(row->place.rule),
-                        row->has_owner ? (int64_t)row->place.owner : -1, p->world);
+                        row->has_owner ? (int64_t)row->place.owner : -1, plan_shards(p));
     if (row->has_rows != (row->place.rule == PLACE_CHUNK) ||
-        (row->has_rows && row->rows != num_ceil_div(t->rows, p->world)))
+        (row->has_rows && row->rows != num_ceil_div(t->rows, plan_shards(p))))
         return json_err(at, ERR_INVALID, r->e,
                         "has %" PRIu64 " rows a rank, expected %" PRIu64
                         " where the rule is chunk, else null",
-                        row->rows, num_ceil_div(t->rows, p->world));
+                        row->rows, num_ceil_div(t->rows, plan_shards(p)));
     return 0;
 }
 

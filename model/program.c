@@ -16,7 +16,7 @@ const char *phase_name(enum phase p)
 
 const char *stream_name(enum stream s)
 {
-    static const char *const names[STREAM_N] = {"compute", "gather", "reduce"};
+    static const char *const names[STREAM_N] = {"compute", "gather", "reduce", "all-reduce"};
 
     return names[s];
 }
@@ -76,6 +76,62 @@ struct kernel_call op_call(const struct program *p, const struct op *o, uint32_t
     return k;
 }
 
+uint32_t group_base(const struct group *g, uint32_t rank)
+{
+    uint32_t base = rank;
+
+    if (g->members)
+        return 0;
+    for (uint32_t k = 0; k < g->n_axes; k++)
+        base -= rank / g->stride[k] % g->size[k] * g->stride[k];
+    return base;
+}
+
+uint32_t group_member(const struct group *g, uint32_t base, uint32_t i)
+{
+    uint32_t r = base;
+
+    if (g->members)
+        return g->members[i];
+    if (g->n_axes == 1)
+        return base + i * g->stride[0];
+    for (uint32_t k = 0; k < g->n_axes; k++) {
+        r += i % g->size[k] * g->stride[k];
+        i /= g->size[k];
+    }
+    return r;
+}
+
+uint32_t program_shards(const struct program *p)
+{
+    return p->shards ? p->shards : p->world;
+}
+
+uint32_t program_place(const struct program *p, uint32_t rank)
+{
+    return p->shards ? rank % p->shards : rank;
+}
+
+uint64_t segment_table_rooted(const struct segment_table *t, uint32_t unit, uint32_t place)
+{
+    uint32_t u = t->n_units == 1 ? 0 : unit;
+    uint64_t sum = 0;
+
+    for (uint32_t k = t->start[u]; k < t->start[u + 1]; k++)
+        sum += t->segments[k].root == place ? t->segments[k].bytes : 0;
+    return sum;
+}
+
+static uint64_t most_rooted(const struct segment_table *t, uint32_t unit)
+{
+    uint32_t u = t->n_units == 1 ? 0 : unit;
+    uint64_t most = 0;
+
+    for (uint32_t k = t->start[u]; k < t->start[u + 1]; k++)
+        most = num_max(most, segment_table_rooted(t, unit, t->segments[k].root));
+    return most;
+}
+
 uint64_t op_coll_bytes(const struct program *p, const struct op *o, const struct instance *i)
 {
     const struct collective *c = &o->coll;
@@ -89,6 +145,8 @@ uint64_t op_coll_bytes(const struct program *p, const struct op *o, const struct
             sum += t->segments[k].bytes;
         return sum;
     }
+    if (c->rooted)
+        return most_rooted(&p->segment_tables[c->table], i->unit);
     if (c->item_bytes)
         return c->item_bytes[i->item];
     return c->unit_bytes ? c->unit_bytes[i->unit] : c->bytes;

@@ -39,7 +39,7 @@ enum phase { PHASE_FORWARD, PHASE_BACKWARD, PHASE_OPTIMIZER, PHASE_REFRESH, PHAS
 const char *phase_name(enum phase p);
 
 /* In-order queues of a rank, as FSDP has them. */
-enum stream { STREAM_COMPUTE, STREAM_GATHER, STREAM_REDUCE, STREAM_N };
+enum stream { STREAM_COMPUTE, STREAM_GATHER, STREAM_REDUCE, STREAM_ALL_REDUCE, STREAM_N };
 const char *stream_name(enum stream s);
 
 /* ---- who: groups of ranks ---- */
@@ -55,6 +55,9 @@ struct group {
         *members; /* [n_members] ascending: a single group of these ranks instead, n_axes 0;
                                 no step program has one */
 };
+/* First rank of the group that `rank` is in, and the i-th of the group that starts there. */
+uint32_t group_base(const struct group *g, uint32_t rank);
+uint32_t group_member(const struct group *g, uint32_t base, uint32_t i);
 
 /* ---- how much: tables ---- */
 
@@ -121,7 +124,7 @@ enum size_rule {
     SIZE_CONST,    /* bytes */
     SIZE_BY_UNIT,  /* unit_bytes[unit] on every rank */
     SIZE_BY_RANK,  /* ranks */
-    SIZE_SEGMENTS, /* sum of the rank's segments of the unit (table) */
+    SIZE_SEGMENTS, /* sum of the segments of the unit (table) that the rank's place roots */
     SIZE_BY_ITEM,  /* item_bytes[item of the work table] */
 };
 struct buffer {
@@ -204,6 +207,9 @@ struct collective {
     uint64_t piece_bytes; /* bucket: cut into ceil(bytes/piece) calls; 0: one call */
     uint32_t repeat;      /* that often in a row (per-matrix gathers); 0: 1 */
     bool
+        rooted; /* an all-reduce of what each rank's place roots in `table`, not of `bytes`: owners of
+                  * different copies sum what they own alike */
+    bool
         interleaved; /* the repeats are spread over the compute op that waits for this one, which makes a product
                            * between them: its time stands here, exec plays them there */
     enum dtype wire;
@@ -264,6 +270,7 @@ struct program {
     const struct placement *place; /* [n_tensors], borrowed from the plan */
     struct known_buffers known;
     uint32_t world;
+    uint32_t shards; /* ranks that share one copy of what is cut; 0: all. See program_place() */
     uint32_t gpus_per_node; /* of an NVLink domain: cluster_by_domain() */
     uint32_t n_micro;
     struct role *roles;
@@ -276,6 +283,13 @@ struct program {
     uint32_t n_roles, n_ops, n_loops, n_groups, n_buffers, n_segment_tables, n_work_tables;
 };
 
+/* Ranks that share one copy of what is cut: neighbours, world / shards copies. A rank's place is its number among them;
+ * owners and roots are places. */
+uint32_t program_shards(const struct program *p);
+uint32_t program_place(const struct program *p, uint32_t rank);
+/* Bytes of the unit's segments that a place roots. */
+uint64_t segment_table_rooted(const struct segment_table *t, uint32_t unit, uint32_t place);
+
 /* The call of an op for one item (by_item), else op->call. */
 struct kernel_call op_call(const struct program *p, const struct op *o, uint32_t item);
 /* ---- walking ---- */
@@ -285,7 +299,8 @@ struct instance {
     uint32_t item;     /* of the work table */
     uint32_t position; /* of the item in the rank's list */
 };
-/* Whole bytes of a collective instance, before padding; 0: the instance does not exist. */
+/* Whole bytes of a collective instance, before padding (rooted: of the place that roots most); 0: the instance does not
+ * exist. */
 uint64_t op_coll_bytes(const struct program *p, const struct op *o, const struct instance *i);
 
 /* Calls fn for every instance that `rank` runs in one step, in walking order; a non-zero return stops the walk and is

@@ -13,21 +13,6 @@ static bool contiguous(const struct group *g)
     return g->n_axes == 1 && g->stride[0] == 1;
 }
 
-static uint32_t member(const struct group *g, uint32_t base, uint32_t i)
-{
-    uint32_t r = base;
-
-    if (g->members)
-        return g->members[i];
-    if (g->n_axes == 1)
-        return base + i * g->stride[0];
-    for (uint32_t k = 0; k < g->n_axes; k++) {
-        r += i % g->size[k] * g->stride[k];
-        i /= g->size[k];
-    }
-    return r;
-}
-
 /* Is `rank` the first member of its group? */
 static bool is_base(const struct group *g, uint32_t rank)
 {
@@ -39,18 +24,37 @@ static bool is_base(const struct group *g, uint32_t rank)
     return true;
 }
 
+/* Neighbours from `base` on. */
+static struct group_shape range_shape(const struct program *p, uint32_t base, uint32_t n)
+{
+    uint32_t gpn = p->gpus_per_node, first = (uint32_t)num_min(n, gpn - base % gpn);
+    struct group_shape s = {.n = n, .nodes = 1, .per_node = first};
+
+    if (n > first) {
+        s.nodes += (uint32_t)num_ceil_div(n - first, gpn);
+        s.per_node = (uint32_t)num_max(first, num_min(n - first, gpn));
+    }
+    return s;
+}
+
 struct group_shape group_shape(const struct program *p, const struct group *g)
 {
-    struct group_shape s = {.n = g->n_members};
-    uint32_t node = PROGRAM_NONE, here = 0;
+    struct group_shape s = {.n = g->n_members}, x;
+    uint32_t node = PROGRAM_NONE, here = 0, gpn = p->gpus_per_node;
 
     if (contiguous(g)) {
-        s.nodes = (uint32_t)num_ceil_div(g->n_members, p->gpus_per_node);
-        s.per_node = (uint32_t)num_min(g->n_members, p->gpus_per_node);
+        s = range_shape(p, 0, g->n_members);
+        if (g->n_members % gpn == 0 || gpn % g->n_members == 0)
+            return s;
+        for (uint32_t base = 0; base < p->world; base += g->n_members) {
+            x = range_shape(p, base, g->n_members);
+            if (x.nodes > s.nodes || (x.nodes == s.nodes && x.per_node < s.per_node))
+                s = x;
+        }
         return s;
     }
     for (uint32_t i = 0; i < g->n_members; i++) {
-        uint32_t n = member(g, 0, i) / p->gpus_per_node;
+        uint32_t n = group_member(g, 0, i) / p->gpus_per_node;
 
         if (n != node) {
             s.nodes++;
@@ -77,7 +81,7 @@ static bool regular(const struct program *p, const struct group *g, const struct
         if (!is_base(g, base))
             continue;
         for (uint32_t i = 0; i < g->n_members; i++) {
-            uint32_t n = member(g, base, i) / p->gpus_per_node;
+            uint32_t n = group_member(g, base, i) / p->gpus_per_node;
 
             if (n != node || i == 0) {
                 if (here != s->per_node)
@@ -118,18 +122,6 @@ static void put(struct collect *c, uint32_t rank, int64_t si, int64_t se, int64_
     d[3] += re;
 }
 
-/* First member of the group that `rank` is in. */
-static uint32_t base_of(const struct group *g, uint32_t rank)
-{
-    uint32_t base = rank;
-
-    if (g->members)
-        return 0;
-    for (uint32_t k = 0; k < g->n_axes; k++)
-        base -= rank / g->stride[k] % g->size[k] * g->stride[k];
-    return base;
-}
-
 /* Members of the group of `base` on the node of `rank`. */
 static uint32_t on_node(const struct collect *c, uint32_t base, uint32_t rank)
 {
@@ -144,7 +136,7 @@ static uint32_t on_node(const struct collect *c, uint32_t base, uint32_t rank)
         return (uint32_t)end - (first > base ? first : base);
     }
     for (uint32_t i = 0; i < c->g->n_members; i++)
-        n += member(c->g, base, i) / c->p->gpus_per_node == node;
+        n += group_member(c->g, base, i) / c->p->gpus_per_node == node;
     return n;
 }
 
@@ -184,11 +176,31 @@ static void even_ring(struct collect *c, uint64_t bytes)
     for (uint32_t i = first_irregular(c); i < n_places(c); i++) {
         uint32_t rank = place(c, i);
         int64_t d =
-            (int64_t)cross(c, bytes, on_node(c, base_of(c->g, rank), rank)) - (int64_t)inter;
+            (int64_t)cross(c, bytes, on_node(c, group_base(c->g, rank), rank)) - (int64_t)inter;
 
         if (d)
             put(c, rank, -d, d, -d, d);
     }
+}
+
+/* Rings of all-reduces, of what each place roots. O(segments + ranks that root). */
+static void rooted_rings(struct collect *c, const struct collective *k, uint32_t unit)
+{
+    const struct segment_table *t = &c->p->segment_tables[k->table];
+    uint32_t u = t->n_units == 1 ? 0 : unit, shards = program_shards(c->p), n = c->g->n_members;
+    uint64_t *own = MEM_NEW(uint64_t, shards), each = dtype_bytes(k->wire, 1);
+
+    for (uint32_t i = t->start[u]; i < t->start[u + 1]; i++)
+        own[t->segments[i].root] += t->segments[i].bytes;
+    for (uint32_t rank = 0; rank < c->p->world; rank++) {
+        uint64_t bytes = 2 * (n - 1) * num_ceil_div(own[rank % shards] / each, n) * each;
+        int64_t b = (int64_t)bytes,
+                x = bytes ? (int64_t)cross(c, bytes, on_node(c, group_base(c->g, rank), rank)) : 0;
+
+        if (bytes)
+            put(c, rank, b - x, x, b - x, x);
+    }
+    mem_free(own);
 }
 
 /* Every member sends `bytes` to the next one, the last to the first: nccl-tests' sendrecv. */
@@ -202,7 +214,7 @@ static void even_shift(struct collect *c, uint64_t bytes)
         if (!is_base(c->g, base))
             continue;
         for (uint32_t i = 0; i < n; i++) {
-            uint32_t from = member(c->g, base, i), to = member(c->g, base, (i + 1) % n);
+            uint32_t from = group_member(c->g, base, i), to = group_member(c->g, base, (i + 1) % n);
 
             if (from / gpn == to / gpn)
                 continue;
@@ -219,7 +231,7 @@ static void even_all_to_all(struct collect *c, uint64_t chunk)
     c->every = (struct traffic_bytes){intra, inter, intra, inter};
     for (uint32_t i = first_irregular(c); i < n_places(c); i++) {
         uint32_t rank = place(c, i);
-        int64_t on = on_node(c, base_of(c->g, rank), rank),
+        int64_t on = on_node(c, group_base(c->g, rank), rank),
                 d = ((int64_t)c->s.per_node - on) * (int64_t)chunk;
 
         if (d)
@@ -244,7 +256,8 @@ static uint64_t even_chunk(const struct collective *k, uint64_t bytes, uint32_t 
 static void p2p_range(struct collect *c, uint32_t base, const struct segment *s)
 {
     for (uint32_t i = 0; i < s->to_n; i++) {
-        uint32_t root = member(c->g, base, s->root), to = member(c->g, base, s->to_first + i);
+        uint32_t root = group_member(c->g, base, s->root),
+                 to = group_member(c->g, base, s->to_first + i);
         bool same = root / c->p->gpus_per_node == to / c->p->gpus_per_node;
         int64_t b = (int64_t)s->bytes;
 
@@ -265,7 +278,7 @@ static void ring_range(struct collect *c, uint32_t base, const struct segment *s
         all += s[i].bytes;
     for (uint32_t i = 0; i < s->to_n; i++) {
         uint32_t at = s->to_first + i, next = i + 1 < s->to_n ? at + 1 : s->to_first;
-        uint32_t rank = member(c->g, base, at), to = member(c->g, base, next);
+        uint32_t rank = group_member(c->g, base, at), to = group_member(c->g, base, next);
         bool same = rank / c->p->gpus_per_node == to / c->p->gpus_per_node;
         int64_t b = (int64_t)all;
 
@@ -303,11 +316,11 @@ static uint64_t *by_member(const struct collect *c, const struct owned *o, uint3
 /* How many members from k on share k's node: members of a node follow one another. */
 static uint32_t run_of(const struct collect *c, uint32_t base, uint32_t k)
 {
-    uint32_t gpn = c->p->gpus_per_node, node = member(c->g, base, k) / gpn, on = 1;
+    uint32_t gpn = c->p->gpus_per_node, node = group_member(c->g, base, k) / gpn, on = 1;
 
     if (contiguous(c->g))
         return (uint32_t)num_min((node + 1) * gpn - (base + k), c->g->n_members - k);
-    while (k + on < c->g->n_members && member(c->g, base, k + on) / gpn == node)
+    while (k + on < c->g->n_members && group_member(c->g, base, k + on) / gpn == node)
         on++;
     return on;
 }
@@ -327,7 +340,7 @@ static void whole_p2p(struct collect *c, uint32_t base, const struct owned *o, u
         for (uint32_t q = 0; q < on && here; q++) {
             int64_t b = (int64_t)own[k + q];
 
-            put(c, member(c->g, base, k + q), (on - 1) * b, (c->g->n_members - on) * b,
+            put(c, group_member(c->g, base, k + q), (on - 1) * b, (c->g->n_members - on) * b,
                 (int64_t)here - b, -(int64_t)here);
         }
     }
@@ -340,8 +353,9 @@ static void whole_ring(struct collect *c, uint32_t base, const struct owned *o, 
                        uint64_t all)
 {
     for (uint32_t i = 0; i < n; i++) {
-        uint32_t rank = member(c->g, base, o[i].root);
-        uint32_t before = member(c->g, base, (o[i].root + c->g->n_members - 1) % c->g->n_members);
+        uint32_t rank = group_member(c->g, base, o[i].root);
+        uint32_t before =
+            group_member(c->g, base, (o[i].root + c->g->n_members - 1) % c->g->n_members);
         int64_t b = (int64_t)o[i].bytes, x;
 
         /* the share that does not cross, so that sent = M - M_next and recv = M - M_self stay exact */
@@ -378,7 +392,8 @@ static void whole_hierarchical(struct collect *c, uint32_t base, const struct ow
             sized = on;
         }
         for (uint32_t q = 0; q < on; q++)
-            put(c, member(c->g, base, k + q), on > 1 ? (int64_t)(all - entering[(q + 1) % on]) : 0,
+            put(c, group_member(c->g, base, k + q),
+                on > 1 ? (int64_t)(all - entering[(q + 1) % on]) : 0,
                 (int64_t)((nodes - 1) * own[k + q]), on > 1 ? (int64_t)(all - entering[q]) : 0,
                 (int64_t)(entering[q] - own[k + q]));
     }
@@ -395,7 +410,7 @@ static void put_tree(void *ctx, uint32_t place, const struct traffic_bytes *b)
 {
     const struct tree_ctx *x = ctx;
 
-    put(x->c, member(x->c->g, x->base, x->first + place),
+    put(x->c, group_member(x->c->g, x->base, x->first + place),
         (int64_t)(b->sent_intra - x->every.sent_intra),
         (int64_t)(b->sent_inter - x->every.sent_inter),
         (int64_t)(b->recv_intra - x->every.recv_intra),
@@ -415,7 +430,7 @@ static void tree_range(struct collect *c, uint32_t base, const struct segment *s
         uint32_t *ranks = MEM_NEW(uint32_t, s->to_n);
 
         for (uint32_t i = 0; i < s->to_n; i++)
-            ranks[i] = member(c->g, base, s->to_first + i);
+            ranks[i] = group_member(c->g, base, s->to_first + i);
         tree_init(&t, ranks, s->to_n, c->p->gpus_per_node);
         mem_free(ranks);
     }
@@ -564,7 +579,10 @@ void traffic_of(const struct program *p, const struct op *o, const struct instan
         chunk = even_chunk(k, bytes, c.g->n_members);
         switch (k->kind) {
         case COLL_ALL_REDUCE:
-            even_ring(&c, 2 * (n - 1) * chunk);
+            if (k->rooted)
+                rooted_rings(&c, k, i->unit);
+            else
+                even_ring(&c, 2 * (n - 1) * chunk);
             break;
         case COLL_ALL_GATHER:
         case COLL_REDUCE_SCATTER:

@@ -9,6 +9,8 @@
  * last sends the whole buffer once. A ring's bytes cross the nodes on rails: of what the g GPUs of a node send, 1/g
  * goes out by each of them, so a rank's share between nodes is sent/g (rounded up).
  *
+ * An all-reduce of what places root: of every place's own bytes, as an even one of these.
+ *
  * Segment collectives, M bytes in all, rank r roots M_r, range of n ranks:
  *   p2p           root sends M_r to each of the n-1 others itself.
  *   ring          every rank passes on what it got, except what its successor roots: M - M_{r+1}; crossing on rails.
@@ -43,7 +45,7 @@ void traffic_of(const struct program *p, const struct op *o, const struct instan
                 enum coll_algo algo, struct arena *a, struct traffic *t);
 struct traffic_bytes traffic_get(const struct traffic *t, uint32_t rank);
 
-/* How a group lies on nodes: for the group of rank 0 and for regular families for all. */
+/* How a group lies on nodes: one of the family that touches most, for regular families all. */
 struct group_shape {
     uint32_t n;        /* members */
     uint32_t nodes;    /* nodes touched */

@@ -160,11 +160,22 @@ static double time_of(void *ctx, const uint32_t *owner)
     return t->time->step_s(t->time->ctx, t->plan);
 }
 
+/* A place's load on its rank of every copy. */
+static uint64_t *over_copies(const struct plan *plan, uint64_t *load, struct arena *a)
+{
+    uint32_t n = plan_shards(plan);
+    uint64_t *all = n < plan->world ? ARENA_NEW(a, uint64_t, plan->world) : load;
+
+    for (uint32_t r = 0; r < plan->world && all != load; r++)
+        all[r] = load[r % n];
+    return all;
+}
+
 static int solve(struct plan *plan, const struct planner_time *time, uint64_t base, struct arena *a,
                  struct err *e)
 {
     const struct device *d = &plan->cluster.device;
-    struct assign_problem p = {.n_ranks = plan->world, .base_bytes = base};
+    struct assign_problem p = {.n_ranks = plan_shards(plan), .base_bytes = base};
     struct time_ctx ctx = {plan, NULL, time};
     struct assign_result r;
     enum assign_method method;
@@ -193,8 +204,8 @@ static int solve(struct plan *plan, const struct planner_time *time, uint64_t ba
     if (assign_solve(&p, method, a, &r, e))
         return -1;
     give(plan, &x, r.owner);
-    plan->load_flops = r.load_flops;
-    plan->load_bytes = r.load_bytes;
+    plan->load_flops = over_copies(plan, r.load_flops, a);
+    plan->load_bytes = over_copies(plan, r.load_bytes, a);
     plan->flops_max = r.flops_max;
     plan->flops_mean = r.flops_mean;
     plan->bytes_max = r.bytes_max;

@@ -380,18 +380,26 @@ static void tree_leaves(const struct coll_cache *k, const struct group_shape *s,
 }
 
 /* Every byte sent is read from HBM and every byte received written to it: the mean over ranks, since no number of `every`
- * stands for a rank where all differ. */
-static double hbm_bytes(const struct traffic *t, uint32_t world)
+ * stands for a rank where all differ. Of listed ranks each one's. */
+static double all_bytes(const struct traffic_bytes *b)
 {
-    const struct traffic_bytes *b = &t->every;
-    double sum = (double)(b->sent_intra + b->sent_inter + b->recv_intra + b->recv_inter) *
-                 (world - t->n_only);
+    return (double)(b->sent_intra + b->sent_inter + b->recv_intra + b->recv_inter);
+}
 
+static void hbm_amounts(const struct traffic *t, const struct group *g, uint32_t world,
+                        struct arena *a, struct amounts *out)
+{
+    double sum = all_bytes(&t->every) * (world - t->n_only);
+
+    if (g->members)
+        out->only = ARENA_NEW(a, struct fluid_amount, t->n_only);
     for (uint32_t i = 0; i < t->n_only; i++) {
-        b = &t->only[i].bytes;
-        sum += (double)(b->sent_intra + b->sent_inter + b->recv_intra + b->recv_inter);
+        sum += all_bytes(&t->only[i].bytes);
+        if (g->members)
+            note(out, t->only[i].rank, all_bytes(&t->only[i].bytes));
     }
-    return sum / world;
+    if (!g->members)
+        out->every = out->most = sum / world;
 }
 
 /* ---- one activity ---- */
@@ -450,7 +458,27 @@ static void link_amounts(const struct coll_cache *k, const struct op *o, const s
         ring_leaves(k, s, &a[RESOURCE_NIC_TX], &a[RESOURCE_LEAF_UP]);
         ring_leaves(k, s, &a[RESOURCE_NIC_RX], &a[RESOURCE_LEAF_DOWN]);
     }
-    a[RESOURCE_HBM].every = a[RESOURCE_HBM].most = hbm_bytes(t, k->p->world);
+    hbm_amounts(t, &k->p->groups[o->coll.group], k->p->world, arena, &a[RESOURCE_HBM]);
+}
+
+/* Groups of a family that put bytes on one NIC, over those that its busiest group puts there: NCCL chooses for each group as if
+ * it were alone, and then they share. */
+static double groups_at_once(const struct coll_cache *k, const struct group *g)
+{
+    uint32_t all[CLUSTER_MAX_NICS_PER_NODE] = {0}, one[CLUSTER_MAX_NICS_PER_NODE] = {0};
+    uint32_t most = 1, mine = 1, gpn = k->p->gpus_per_node;
+
+    if (g->members || g->n_members == k->p->world || !k->c->nics_per_node)
+        return 1;
+    for (uint32_t i = 0; i < gpn && i < k->p->world; i++)
+        most = (uint32_t)num_max(most, ++all[k->c->nic_of_gpu[i]]);
+    for (uint32_t i = 0; i < g->n_members; i++) {
+        uint32_t rank = group_member(g, 0, i);
+
+        if (rank < gpn)
+            mine = (uint32_t)num_max(mine, ++one[k->c->nic_of_gpu[rank]]);
+    }
+    return (double)most / mine;
 }
 
 /* One of `calls` equal calls, as NCCL sees it. */
@@ -459,6 +487,7 @@ static struct nccl_call one_call(const struct coll_cache *k, const struct op *o,
                                  const struct group_shape *s, const struct amounts *a, double calls)
 {
     struct steps steps = count_steps(k->p, o, i, s, algo);
+    double shared = groups_at_once(k, &k->p->groups[o->coll.group]);
     uint32_t per = k->c->nodes_per_leaf;
 
     return (struct nccl_call){
@@ -472,13 +501,29 @@ static struct nccl_call one_call(const struct coll_cache *k, const struct op *o,
         .net_steps = steps.net,
         .ramp_ranks = s->nodes > 1 ? num_min(s->n, 2 * s->per_node) : s->n,
         .nvlink_s = busiest_s(k, a, RESOURCE_NVLINK_TX, RESOURCE_NVLINK_RX) / calls,
-        .nic_s = busiest_s(k, a, RESOURCE_NIC_TX, RESOURCE_LEAF_DOWN) / calls,
+        .nic_s = fmax(busiest_s(k, a, RESOURCE_NIC_TX, RESOURCE_NIC_RX) / shared,
+                      busiest_s(k, a, RESOURCE_PCIE_TX, RESOURCE_LEAF_DOWN)) /
+                 calls,
         /* up to the spine and down again; the hop under one leaf is in net_step_s */
         .spine_s = per && s->nodes > per ? 2 * k->c->hop_s : 0,
         .in_place = !k->nccl.out_of_place,
         .one_process = k->nccl.one_process,
         .one_way = o->coll.kind == COLL_SEND && s->n == 2,
     };
+}
+
+/* Of every rank, or of those that are listed. */
+static void sm_amounts(const struct group *g, double amount, struct arena *arena,
+                       struct amounts *out)
+{
+    out->most = amount;
+    if (!g->members) {
+        out->every = amount;
+        return;
+    }
+    out->only = ARENA_NEW(arena, struct fluid_amount, g->n_members);
+    for (uint32_t i = 0; i < g->n_members; i++)
+        note(out, g->members[i], amount);
 }
 
 static struct coll_activity *make(const struct coll_cache *k, const struct op *o,
@@ -515,14 +560,15 @@ static struct coll_activity *make(const struct coll_cache *k, const struct op *o
             work = busy_s;
     }
     x->activity.latency_ps = sim_ps(calls * x->nccl.latency_s);
-    x->alone_ps = sim_ps(calls * (x->nccl.latency_s + x->nccl.transfer_s));
+    x->alone_ps = sim_ps(fmax(calls * x->nccl.transfer_s, work) + calls * x->nccl.latency_s);
     /* a unit of work is a second of the busiest link */
     x->activity.work = work;
     x->activity.cap = work / (calls * x->nccl.transfer_s * 1e12);
     x->activity.weight = PRIORITY * x->activity.cap;
     x->activity.uses = uses;
-    a[RESOURCE_SM].every = a[RESOURCE_SM].most =
-        (double)k->c->device.collective_sms / k->c->device.n_sm * work / x->activity.cap;
+    sm_amounts(&k->p->groups[o->coll.group],
+               (double)k->c->device.collective_sms / k->c->device.n_sm * work / x->activity.cap,
+               arena, &a[RESOURCE_SM]);
     for (int r = RESOURCE_SM; r < RESOURCE_N; r++)
         add_use(x, uses, (enum sim_resource)r, &a[r], work);
     return x;
@@ -599,8 +645,8 @@ const struct coll_activity *coll_get(struct coll_cache *k, const struct op *o,
     key.repeat = c->repeat;
     key.wire = (uint32_t)c->wire;
     key.piece = c->piece_bytes;
-    key.table = segments ? c->table : PROGRAM_NONE;
-    key.row = segments && k->p->segment_tables[c->table].n_units > 1 ? i->unit : 0;
+    key.table = segments || c->rooted ? c->table : PROGRAM_NONE;
+    key.row = key.table != PROGRAM_NONE && k->p->segment_tables[c->table].n_units > 1 ? i->unit : 0;
     key.bytes = segments ? 0 : op_coll_bytes(k->p, o, i);
     s = slot(k, &key);
     if (s->value)

@@ -95,23 +95,24 @@ static bool some_ranks(const struct run *r, const struct change *c)
     return c->class_id != PROGRAM_NONE || r->p->buffers[c->buffer].rule == SIZE_SEGMENTS;
 }
 
-/* What each rank roots, by segment table: a unit of experts has hundreds of segments, and a rank few of them. */
+/* What each place roots, by segment table: a unit of experts has hundreds of segments, and a rank few of them. */
 struct rooted {
-    uint32_t *start; /* owned [world + 1] into of; NULL: no buffer needs this table */
+    uint32_t *start; /* owned [shards + 1] into of; NULL: no buffer needs this table */
     struct rooted_of {
         uint32_t unit;
         uint64_t bytes;
-    } * of; /* owned, by rank, then by unit */
+    } * of; /* owned, by place, then by unit */
 };
 
-static struct rooted rooted_by_rank(const struct program *p, const struct segment_table *t)
+static struct rooted rooted_by_place(const struct program *p, const struct segment_table *t)
 {
-    uint32_t n = t->start[t->n_units], *at = MEM_NEW(uint32_t, p->world);
-    struct rooted x = {MEM_NEW(uint32_t, p->world + 1), MEM_NEW(struct rooted_of, n)};
+    uint32_t shards = program_shards(p);
+    uint32_t n = t->start[t->n_units], *at = MEM_NEW(uint32_t, shards);
+    struct rooted x = {MEM_NEW(uint32_t, shards + 1), MEM_NEW(struct rooted_of, n)};
 
     for (uint32_t i = 0; i < n; i++)
         x.start[t->segments[i].root + 1]++;
-    for (uint32_t r = 0; r < p->world; r++) {
+    for (uint32_t r = 0; r < shards; r++) {
         x.start[r + 1] += x.start[r];
         at[r] = x.start[r];
     }
@@ -128,7 +129,7 @@ static struct rooted *rooted_tables(const struct program *p)
 
     for (uint32_t i = 0; i < p->n_buffers; i++)
         if (p->buffers[i].rule == SIZE_SEGMENTS && !x[p->buffers[i].table].start)
-            x[p->buffers[i].table] = rooted_by_rank(p, &p->segment_tables[p->buffers[i].table]);
+            x[p->buffers[i].table] = rooted_by_place(p, &p->segment_tables[p->buffers[i].table]);
     return x;
 }
 
@@ -143,17 +144,19 @@ static void rooted_release(struct rooted *x, const struct program *p)
 
 static bool roots_any(const struct rooted *x, const struct program *p, uint32_t rank)
 {
+    uint32_t place = program_place(p, rank);
+
     for (uint32_t i = 0; i < p->n_segment_tables; i++)
-        if (x[i].start && x[i].start[rank] < x[i].start[rank + 1])
+        if (x[i].start && x[i].start[place] < x[i].start[place + 1])
             return true;
     return false;
 }
 
-static uint64_t segment_bytes(const struct rooted *x, uint32_t unit, uint32_t rank)
+static uint64_t segment_bytes(const struct rooted *x, uint32_t unit, uint32_t place)
 {
     uint64_t sum = 0;
 
-    for (uint32_t i = x->start[rank]; i < x->start[rank + 1]; i++)
+    for (uint32_t i = x->start[place]; i < x->start[place + 1]; i++)
         if (x->of[i].unit == unit)
             sum += x->of[i].bytes;
     return sum;
@@ -167,7 +170,9 @@ static uint64_t change_on(const struct run *r, const struct rooted *x, const str
 
     if (c->class_id != PROGRAM_NONE && r->class_of[rank] != c->class_id)
         return 0;
-    return b->rule == SIZE_SEGMENTS ? segment_bytes(&x[b->table], c->unit, rank) : c->bytes;
+    return b->rule == SIZE_SEGMENTS
+               ? segment_bytes(&x[b->table], c->unit, program_place(r->p, rank))
+               : c->bytes;
 }
 
 static uint64_t resident(const struct program *p, uint32_t rank)
@@ -272,7 +277,7 @@ void run_memory(const struct run *r, struct sim_memory *m)
     collect(r, &c);
     s = stretches(r, &c, &n);
     memset(m, 0, sizeof(*m));
-    for (uint32_t rank = 0; rank < r->p->world; rank++) {
+    for (uint32_t rank = 0; rank < program_shards(r->p); rank++) { /* copies hold the same */
         struct plain *same = &plain[r->class_of[rank]];
         int64_t peak;
 

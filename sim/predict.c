@@ -16,7 +16,8 @@ static enum time_category category(const struct run *r, uint32_t task)
     if (o->kind == OP_COLLECTIVE) {
         if (o->phase == PHASE_REFRESH)
             return TIME_REFRESH;
-        return o->stream == STREAM_REDUCE ? TIME_REDUCE : TIME_GATHER;
+        return o->stream == STREAM_GATHER || o->stream == STREAM_COMPUTE ? TIME_GATHER
+                                                                         : TIME_REDUCE;
     }
     if (o->phase == PHASE_OPTIMIZER)
         return TIME_OPTIMIZER;

@@ -134,7 +134,8 @@ static enum stream lane(const struct build *b, const struct op *o)
 {
     const struct framework_costs *f = b->r->framework;
 
-    if (b->r->serial || (f && f->reduce_after && o->stream == STREAM_REDUCE))
+    if (b->r->serial ||
+        (f && f->reduce_after && (o->stream == STREAM_REDUCE || o->stream == STREAM_ALL_REDUCE)))
         return STREAM_COMPUTE;
     return o->stream;
 }
@@ -331,13 +332,15 @@ static bool joins(const struct build *b, const struct op *o, const struct instan
     return false;
 }
 
-/* What a framework that moves a unit tensor by tensor, in lists of pieces, takes more than one call. */
+/* What a framework that moves a unit tensor by tensor, in lists of pieces, takes more than one call. Between copies goes a
+ * shard that it has joined. */
 static int64_t pieces_ps(const struct run *r, const struct op *o, const struct instance *i)
 {
     const struct model *m = r->p->model;
+    bool shard_is_whole = r->p->shards && r->p->groups[o->coll.group].stride[0] > 1;
 
     if (!r->framework || r->framework->piece_s <= 0 || o->phase > PHASE_BACKWARD ||
-        !op_in_loop(r->p, o, LOOP_UNIT))
+        !op_in_loop(r->p, o, LOOP_UNIT) || shard_is_whole)
         return 0;
     return sim_ps(r->framework->piece_s * m->units[i->unit].n *
                   r->p->groups[o->coll.group].n_members);

@@ -118,12 +118,16 @@ static void tell(const struct setting *s, const struct outcome *x)
 {
     struct standin_calls c = standin_calls();
     uint64_t sent = 0;
+    char layout[32];
 
     if (!getenv("STANDIN_TABLE"))
         return;
+    snprintf(layout, sizeof(layout), "%s", s->layout);
     for (uint32_t r = 0; r < s->world; r++)
         sent = x->sent[r] > sent ? x->sent[r] : sent;
-    printf("%-18s %-12s %-9s %5u %8llu %7llu %11llu %9llu %6llu %12llu  equal\n", s->layout,
+    if (plan_shards(x->plan) < s->world)
+        snprintf(layout, sizeof(layout), "%s/%u", s->layout, plan_shards(x->plan));
+    printf("%-18s %-12s %-9s %5u %8llu %7llu %11llu %9llu %6llu %12llu  equal\n", layout,
            coll_algo_name(s->job.gather), s->model, s->world, (unsigned long long)c.kernels,
            (unsigned long long)c.copies, (unsigned long long)c.collectives,
            (unsigned long long)c.messages, (unsigned long long)c.waits, (unsigned long long)sent);
@@ -225,6 +229,38 @@ START_TEST(experts_have_them)
 
         cpu_and_cuda(&s);
     }
+}
+END_TEST
+
+/* NCCL communicators of a group and of its copies, on the gather, reduce and all-reduce streams: copies a rank, several a node of 4, one a
+ * node. Ordered and, by NCCL's own reductions, not. */
+START_TEST(shard_groups_have_them)
+{
+    static const uint32_t worlds[][2] = {{4, 1}, {4, 2}, {8, 2}, {8, 4}};
+    static const char *const grouped[] = {"hsdp+owner", "hsdp+stock", "mics+gather",
+                                          "hsdp+gather-once"};
+
+    for (int w = 0; w < 4; w++)
+        for (int l = 0; l < 4; l++) {
+            struct setting s = small(l % 2 ? "llama" : "one-layer", grouped[l], worlds[w][0]);
+            struct outcome x;
+            struct arena a;
+            struct err e = {0};
+
+            s.seed = (uint64_t)(10 * w + l + 1);
+            s.job.shard_group = worlds[w][1];
+            s.job.grad_accum = 1 + (uint64_t)(w + l) % 2;
+            s.job.grad_dtype = l % 2 ? DTYPE_BF16 : DTYPE_FP32;
+            cpu_and_cuda(&s);
+            arena_init(&a);
+            s.unordered = true;
+            standin_reset(s.seed);
+            if (run(&s, true, &a, &x, &e))
+                ck_abort_msg("%s: %s", grouped[l], standin_failure() ? standin_failure() : e.msg);
+            ck_assert_ptr_null(standin_failure());
+            release(&x);
+            arena_release(&a);
+        }
 }
 END_TEST
 
@@ -455,6 +491,6 @@ __attribute__((constructor)) static void setup(void)
 }
 
 SUITE_MAIN("cuda/backend", every_layout_has_the_bits_of_the_cpu_backend,
-           every_gather_algorithm_has_them, experts_have_them,
+           every_gather_algorithm_has_them, experts_have_them, shard_groups_have_them,
            unordered_reductions_and_other_orders_of_the_streams, a_forgotten_event_is_caught,
            groups_of_some_ranks_mean_what_they_say)

@@ -174,7 +174,7 @@ static void edit_all(const char *text)
     }
 }
 
-static void edit(const char *model, const char *layout, uint32_t world)
+static void edit(const char *model, const char *layout, uint32_t world, uint32_t group)
 {
     struct job j = plans_job();
     struct arena a;
@@ -185,6 +185,7 @@ static void edit(const char *model, const char *layout, uint32_t world)
 
     j.seq_len = 16;
     j.micro_batch = 1;
+    j.shard_group = group;
     n_refused = n_run = n_values = 0;
     arena_init(&a);
     plans_make(&plan, &a, model, layout, &j, world, 4);
@@ -206,27 +207,35 @@ static void edit(const char *model, const char *layout, uint32_t world)
 
 START_TEST(an_edited_llama_is_refused_or_runs)
 {
-    edit("block:layers=2,hidden=16,ffn=24,heads=4,kv-heads=2,mlp=swiglu,vocab=37", "owner", 2);
+    edit("block:layers=2,hidden=16,ffn=24,heads=4,kv-heads=2,mlp=swiglu,vocab=37", "owner", 2, 0);
 }
 END_TEST
 
 START_TEST(an_edited_gpt2_is_refused_or_runs)
 {
-    edit("block:layers=1,hidden=12,ffn=24,heads=3,mlp=gelu,vocab=29", "zero1-owner", 2);
+    edit("block:layers=1,hidden=12,ffn=24,heads=3,mlp=gelu,vocab=29", "zero1-owner", 2, 0);
 }
 END_TEST
 
 START_TEST(edited_experts_are_refused_or_run)
 {
-    edit("qwen-moe", "zero3+gather", 2);
+    edit("qwen-moe", "zero3+gather", 2, 0);
 }
 END_TEST
 
 START_TEST(an_edited_split_up_block_is_refused_or_runs)
 {
-    edit("one-layer", "ddp", 1);
+    edit("one-layer", "ddp", 1, 0);
+}
+END_TEST
+
+/* Two copies: owners are all in place 0. */
+START_TEST(edited_copies_are_refused_or_run)
+{
+    edit("one-layer", "hsdp+owner", 2, 1);
 }
 END_TEST
 
 SUITE_MAIN("exec/plan_edits", an_edited_llama_is_refused_or_runs, an_edited_gpt2_is_refused_or_runs,
-           edited_experts_are_refused_or_run, an_edited_split_up_block_is_refused_or_runs)
+           edited_experts_are_refused_or_run, an_edited_split_up_block_is_refused_or_runs,
+           edited_copies_are_refused_or_run)

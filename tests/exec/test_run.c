@@ -94,30 +94,57 @@ struct setting {
     double lr; /* 0: 0.02 */
     uint64_t shuffle;
     bool every_micro; /* ddp reduces every micro-batch */
-    bool forget;      /* what the refresh waits for */
+    bool forget; /* what the refresh waits for, and that the optimizer waits for sums over copies */
+    bool apart;  /* copies are not summed */
+    bool at_once; /* ddp sums over all ranks, not in groups first */
 };
 
-/* A fault in the program: gathers of refreshed parameters wait for nothing. */
+static bool over_copies(const struct program *p, const struct op *o)
+{
+    return o->kind == OP_COLLECTIVE && p->groups[o->coll.group].stride[0] > 1;
+}
+
+/* Faults in the program. */
 static void forget_waits(struct program *p)
 {
+    for (uint32_t i = 0; i < p->n_ops; i++) {
+        struct wait *w = ((struct wait *)(uintptr_t)p->ops[i].waits);
+        uint32_t n = 0;
+
+        for (uint32_t k = 0; k < p->ops[i].n_waits && p->ops[i].phase != PHASE_REFRESH; k++)
+            if (!over_copies(p, &p->ops[w[k].op]))
+                w[n++] = w[k];
+        p->ops[i].n_waits = n;
+    }
+}
+
+static void leave_apart(struct program *p)
+{
     for (uint32_t i = 0; i < p->n_ops; i++)
-        if (p->ops[i].phase == PHASE_REFRESH)
-            p->ops[i].n_waits = 0;
+        if (over_copies(p, &p->ops[i]))
+            p->ops[i].kind = OP_MARK;
 }
 
 static void run(const struct setting *s, const char *layout, struct arena *a, struct outcome *x)
 {
     struct plan *plan = ARENA_NEW(a, struct plan, 1);
     struct program *p = ARENA_NEW(a, struct program, 1);
+    bool ddp = !strcmp(layout, "ddp");
+    uint32_t groups = s->job.shard_group > 1 && !s->at_once ? s->job.shard_group : s->world;
+    const struct layout_reference ref = {s->every_micro, groups};
+    struct job j = s->job;
     struct err e = {0};
 
     memset(x, 0, sizeof(*x));
-    plans_make(plan, a, s->model, layout, &s->job, s->world, 4);
-    if (s->every_micro && !strcmp(layout, "ddp") ? layout_lower_reference(plan, true, a, p, &e)
-                                                 : layout_lower(plan, a, p, &e))
+    j.shard_group = ddp ? 0 : j.shard_group;
+    plans_make(plan, a, s->model, layout, &j, s->world, 4);
+    if (ddp && (s->every_micro || groups < s->world) ? layout_lower_reference(plan, &ref, a, p, &e)
+                                                     : layout_lower(plan, a, p, &e))
         ck_abort_msg("%s", e.msg);
     if (s->forget)
         forget_waits(p);
+    if (s->apart && !ddp)
+        leave_apart(p);
     x->shuffle = s->shuffle;
     x->steps = s->steps ? s->steps : STEPS;
     x->plan = plan;
@@ -431,6 +458,100 @@ START_TEST(micro_batches_reduced_one_by_one_train_as_ddp_that_does_so)
 END_TEST
 
 /* ... and plain ddp, which sums its micro-batches first, has other bits: the reference is needed. */
+/* One copy a rank, several a node of 4, one a node, one over two nodes; ddp's reference sums in the same groups, then over
+ * them. zero1 has copies of states alone, and sums over all ranks at once. */
+START_TEST(shard_groups_train_as_ddp_that_sums_in_them)
+{
+    static const uint32_t worlds[][2] = {{2, 1}, {4, 2}, {4, 4}, {8, 2}, {8, 4}, {6, 3}, {8, 1}};
+    static const char *const which[] = {
+        "hsdp+gather", "hsdp+owner",  "mics+owner", "hsdp+gather-once",
+        "hsdp",        "mics+gather", "zero1"};
+    static const char *const which_model[] = {"llama", "gpt2", "moe"};
+
+    for (int w = 0; w < 7; w++)
+        for (int l = 0; l < 7; l++) {
+            struct setting s = small(which_model[(w + l) % 3], which[l], worlds[w][0]);
+
+            s.steps = 2;
+            s.job.shard_group = worlds[w][1];
+            if (l == 4 || l == 6) /* nothing to rebuild */
+                s.job.optimizer = OPTIMIZER_ADAMW;
+            else
+                s.job.optimizer = w % 3 ? OPTIMIZER_MUON : OPTIMIZER_SOAP;
+            s.at_once = l == 6;
+            s.job.grad_accum = 1 + (uint64_t)(w + l) % 2;
+            s.every_micro = s.job.shard_group > 1 && s.job.grad_accum > 1 && !s.at_once;
+            s.job.grad_dtype = w % 2 ? DTYPE_FP32 : DTYPE_BF16;
+            s.job.bucket_bytes = 5000;
+            compare(&s);
+        }
+}
+END_TEST
+
+/* Streams beside one another in any order; without the optimizer's wait for the sums over copies some order shows it. */
+START_TEST(sums_over_copies_are_waited_for)
+{
+    static const char *const which[] = {"hsdp+owner", "hsdp+gather", "mics+owner"};
+
+    for (int l = 0; l < 3; l++) {
+        struct setting s =
+            small("block", which[l], 4); /* updates begin with the last unit to be summed */
+        struct outcome x, ddp;
+        struct arena a;
+        char text[256];
+        int found = 0;
+
+        arena_init(&a);
+        s.job.shard_group = 2;
+        s.steps = 2;
+        run(&s, "ddp", &a, &ddp);
+        for (s.shuffle = 100; s.shuffle <= 800; s.shuffle += 100) {
+            s.forget = false;
+            run(&s, s.layout, &a, &x);
+            if (differs(&s, &x, &ddp, text, sizeof(text)))
+                ck_abort_msg("%s", text);
+            release(&x);
+            s.forget = true;
+            run(&s, s.layout, &a, &x);
+            found += differs(&s, &x, &ddp, text, sizeof(text)) != NULL;
+            release(&x);
+        }
+        ck_assert(l == 2 ? found == 0 : found > 0); /* mics's reductions end with them */
+        release(&ddp);
+        arena_release(&a);
+    }
+}
+END_TEST
+
+/* From outside: a mean over all ranks at once, as plain ddp has it, is the mean of the groups' means but for the last places, and
+ * training goes the same way. Copies that are not summed go another. */
+START_TEST(means_of_means_are_the_mean)
+{
+    for (uint32_t group = 2; group <= 4; group += 2) {
+        struct setting s = small("llama", "hsdp+gather", 8);
+        struct outcome x, apart, ddp;
+        struct arena a;
+        double near, far;
+
+        arena_init(&a);
+        s.job.shard_group = group;
+        s.at_once = true;
+        run(&s, "ddp", &a, &ddp);
+        run(&s, s.layout, &a, &x);
+        s.apart = true;
+        run(&s, s.layout, &a, &apart);
+        near = fabs(x.loss[STEPS - 1] - ddp.loss[STEPS - 1]) / ddp.loss[STEPS - 1];
+        far = fabs(apart.loss[STEPS - 1] - ddp.loss[STEPS - 1]) / ddp.loss[STEPS - 1];
+        ck_assert_msg(near < 1e-5, "groups of %u: %g", group, near);
+        ck_assert_msg(far > 1e-3, "groups of %u, not summed: %g", group, far);
+        release(&x);
+        release(&apart);
+        release(&ddp);
+        arena_release(&a);
+    }
+}
+END_TEST
+
 START_TEST(the_order_of_micro_batches_and_ranks_shows_in_the_bits)
 {
     struct setting s = small("llama", "zero3+owner", 3);
@@ -607,4 +728,5 @@ SUITE_MAIN("exec/run", every_layout_trains_as_ddp_does_to_the_last_bit,
            blocks_of_other_families_train_as_under_ddp,
            preconditioned_optimizers_train_as_under_ddp,
            recomputation_gives_the_bits_of_kept_activations, training_lowers_the_loss,
-           an_owner_that_skips_its_update_is_caught)
+           an_owner_that_skips_its_update_is_caught, shard_groups_train_as_ddp_that_sums_in_them,
+           sums_over_copies_are_waited_for, means_of_means_are_the_mean)

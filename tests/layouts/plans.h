@@ -89,10 +89,10 @@ static inline void plans_ideal_cluster(struct cluster *c, uint32_t gpus_per_node
         c->coll.rate_share[i] = 1;
 }
 
-/* Owners: the k-th owned matrix goes to rank (5k + unit) mod W, a unit's vectors to (3 unit + 1) mod W. */
+/* Owners: the k-th owned matrix goes to place (5k + unit) mod G, a unit's vectors to (3 unit + 1) mod G. */
 static inline void plans_owners(struct plan *p)
 {
-    uint32_t k = 0;
+    uint32_t k = 0, n = plan_shards(p);
 
     for (uint32_t i = 0; i < p->model.n_tensors; i++) {
         const struct tensor *t = &p->model.tensors[i];
@@ -100,9 +100,9 @@ static inline void plans_owners(struct plan *p)
         if (p->place[i].rule != PLACE_OWNER)
             continue;
         if (layout_updates_as_matrix(p, t))
-            p->place[i].owner = (5 * k++ + t->unit) % p->world;
+            p->place[i].owner = (5 * k++ + t->unit) % n;
         else
-            p->place[i].owner = (3 * t->unit + 1) % p->world;
+            p->place[i].owner = (3 * t->unit + 1) % n;
     }
 }
 
@@ -169,10 +169,20 @@ static const char *const plans_layouts[] = {
     "ddp", "zero1", "zero1-owner", "zero3+stock", "zero3+gather", "zero3+gather-once", "owner"};
 static const uint32_t plans_worlds[] = {1, 2, 3, 5, 7, 8, 63, 64};
 
+/* Layouts of shard groups, and (world, group) that go together on nodes of 4 or 8: one a rank, several a node, a node, over
+ * nodes, over parts of nodes, all. */
+static const char *const plans_groups[] = {"hsdp+stock",       "hsdp+gather", "hsdp+gather-once",
+                                           "hsdp+owner",       "mics+stock",  "mics+gather",
+                                           "mics+gather-once", "mics+owner"};
+static const uint32_t plans_group_worlds[][2] = {{1, 1},  {2, 1},   {4, 2},   {6, 3},   {8, 4},
+                                                 {16, 8}, {32, 16}, {12, 6},  {36, 12}, {8, 8},
+                                                 {7, 1},  {64, 8},  {12, 12}, {24, 4}};
+enum { PLANS_N_GROUPS = 8, PLANS_N_GROUP_WORLDS = 14 };
+
 /* Stock cuts Newton-Schulz products and nothing else. */
 static inline bool plans_go_together(const char *layout, enum optimizer o)
 {
-    return strcmp(layout, "zero3+stock") != 0 || o == OPTIMIZER_MUON || o == OPTIMIZER_ADAMW;
+    return !strstr(layout, "+stock") || o == OPTIMIZER_MUON || o == OPTIMIZER_ADAMW;
 }
 
 enum { PLANS_N_LAYOUTS = 7, PLANS_N_MODELS = 4, PLANS_N_WORLDS = 8 };

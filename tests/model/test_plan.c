@@ -47,9 +47,9 @@ static void show_op(const struct op *o, struct strbuf *b)
                   (unsigned long long)o->call.n, (unsigned long long)o->call.k,
                   (unsigned long long)o->call.batch, (unsigned long long)o->call.flops,
                   (unsigned long long)o->call.hbm_bytes, o->call.launches);
-    strbuf_printf(b, "coll %d %u %d %llu %u %llu %u %d %u\n", c->kind, c->group, c->algo,
-                  (unsigned long long)c->bytes, c->table, (unsigned long long)c->piece_bytes,
-                  c->repeat, c->wire, c->peer_op);
+    strbuf_printf(b, "coll %d %d %u %d %llu %u %llu %u %d %u\n", c->kind, c->rooted, c->group,
+                  c->algo, (unsigned long long)c->bytes, c->table,
+                  (unsigned long long)c->piece_bytes, c->repeat, c->wire, c->peer_op);
     for (uint32_t i = 0; i < o->n_waits; i++)
         strbuf_printf(b, "wait %u %d %d\n", o->waits[i].op, o->waits[i].d_unit,
                       o->waits[i].d_micro);
@@ -101,7 +101,7 @@ static char *show(const struct program *p)
     struct strbuf b;
 
     strbuf_init(&b);
-    strbuf_printf(&b, "%u %u %u\n", p->world, p->gpus_per_node, p->n_micro);
+    strbuf_printf(&b, "%u %u %u %u\n", p->world, p->shards, p->gpus_per_node, p->n_micro);
     for (uint32_t i = 0; i < p->n_ops; i++) {
         show_op(&p->ops[i], &b);
         if (p->ops[i].guard.units)
@@ -131,6 +131,28 @@ static char *show(const struct program *p)
     return strbuf_detach(&b);
 }
 
+static void reads_back(const char *model, const char *layout, const struct job *j, uint32_t world)
+{
+    char *text, *text2, *x, *y;
+    struct program p, q;
+
+    make(model, layout, j, world);
+    text = text_of(&plan);
+    read_back(text);
+    text2 = text_of(&again);
+    MUST(!strcmp(text, text2), "%s: the text changes", plan.layout_full);
+    plans_lower(&plan, &a, &p);
+    plans_lower(&again, &a, &q);
+    x = show(&p);
+    y = show(&q);
+    MUST(!strcmp(x, y), "%s: the program changes", plan.layout_full);
+    mem_free(x);
+    mem_free(y);
+    mem_free(text);
+    mem_free(text2);
+    arena_release(&a);
+}
+
 START_TEST(a_plan_reads_back_and_lowers_to_the_same_program)
 {
     static const uint32_t worlds[] = {1, 3, 8, 63};
@@ -139,29 +161,30 @@ START_TEST(a_plan_reads_back_and_lowers_to_the_same_program)
     for (int m = 0; m < PLANS_N_MODELS; m++)
         for (int l = 0; l < PLANS_N_LAYOUTS; l++)
             for (int w = 0; w < 4; w++) {
-                struct program p, q;
-                char *text, *text2, *x, *y;
-
                 j.optimizer = (enum optimizer)(w % OPTIMIZER_N);
                 if (!plans_go_together(plans_layouts[l], j.optimizer))
                     continue;
                 j.grad_dtype = w == 2 ? DTYPE_FP32 : DTYPE_BF16;
-                make(plans_models[m], plans_layouts[l], &j, worlds[w]);
-                text = text_of(&plan);
-                read_back(text);
-                text2 = text_of(&again);
-                MUST(!strcmp(text, text2), "%s: the text changes", plan.layout_full);
-                plans_lower(&plan, &a, &p);
-                plans_lower(&again, &a, &q);
-                x = show(&p);
-                y = show(&q);
-                MUST(!strcmp(x, y), "%s: the program changes", plan.layout_full);
-                mem_free(x);
-                mem_free(y);
-                mem_free(text);
-                mem_free(text2);
-                arena_release(&a);
+                reads_back(plans_models[m], plans_layouts[l], &j, worlds[w]);
             }
+}
+END_TEST
+
+/* zero1 has copies of its flat slices. */
+START_TEST(a_plan_of_groups_reads_back_too)
+{
+    struct job j = plans_job();
+
+    for (int w = 0; w < PLANS_N_GROUP_WORLDS; w++) {
+        j.shard_group = plans_group_worlds[w][1];
+        for (int l = 0; l < PLANS_N_GROUPS; l++) {
+            j.optimizer = OPTIMIZER_MUON;
+            reads_back(plans_models[(w + l) % PLANS_N_MODELS], plans_groups[l], &j,
+                       plans_group_worlds[w][0]);
+        }
+        j.optimizer = OPTIMIZER_ADAMW;
+        reads_back("llama", "zero1", &j, plans_group_worlds[w][0]);
+    }
 }
 END_TEST
 
@@ -258,6 +281,45 @@ START_TEST(shards_can_be_placed_from_the_file_alone)
         u++;
     }
     ck_assert_uint_eq(total, 2 * plan.model.total_params);
+    json_free(tree);
+    arena_release(&a);
+}
+END_TEST
+
+/* Groups of 2 on 6 ranks: what the file says of places, each taken by ranks 2 apart, adds up to one copy a group; and the
+ * program gives every rank as many bytes. */
+START_TEST(copies_can_be_placed_from_the_file_alone)
+{
+    struct job j = plans_job();
+    cJSON *tree, *row, *tensor;
+    uint64_t group, held[2] = {0};
+    struct program p;
+
+    j.shard_group = 2;
+    make("llama", "hsdp+owner", &j, 6);
+    plans_lower(&plan, &a, &p);
+    tree = plan_to_json(&plan);
+    group =
+        (uint64_t)cJSON_GetObjectItem(cJSON_GetObjectItem(tree, "job"), "shard_group")->valuedouble;
+    ck_assert_uint_eq(group, 2);
+    cJSON_ArrayForEach(row, cJSON_GetObjectItem(tree, "units"))
+    {
+        cJSON_ArrayForEach(tensor, cJSON_GetObjectItem(row, "segments")) held[number(tensor, 0)] +=
+            number(tensor, 2);
+    }
+    cJSON_ArrayForEach(row, cJSON_GetObjectItem(tree, "tensors"))
+    {
+        uint64_t cols = 1;
+
+        if (strcmp(cJSON_GetArrayItem(row, 7)->valuestring, "chunk"))
+            continue;
+        for (int d = 12; d < cJSON_GetArraySize(row); d++)
+            cols *= number(row, d);
+        for (uint64_t k = 0; k < group; k++) /* padded to the same rows */
+            held[k] += 2 * number(row, 9) * cols;
+    }
+    for (uint32_t r = 0; r < 6; r++)
+        ck_assert_uint_eq(rank_table_get(&p.buffers[p.known.params].ranks, r), held[r % group]);
     json_free(tree);
     arena_release(&a);
 }
@@ -390,6 +452,15 @@ static char *edit(const char *text, const char *anchor, const char *from, const 
 static const struct {
     const char *layout, *anchor, *from, *to, *says;
 } lies[] = {
+    {"hsdp+owner", "", "\"shard_group\": 4", "\"shard_group\": 3",
+     "has groups of 3 of its 8 ranks, expected a divisor"},
+    {"hsdp+owner", "", "\"shard_group\": 4", "\"shard_group\": 0",
+     "job.shard_group is 0, but layout 'hsdp+owner' has 8"},
+    {"hsdp+owner", "", "\"shard_group\": 4", "\"shard_group\": 8", "mesh.p is 4x1, but layout"},
+    {"hsdp+owner", "\"mesh\"", "[4, 1]", "[8, 1]",
+     "mesh.p is 8x1, but layout 'hsdp+owner' has 4x1"},
+    {"hsdp+owner", "\"tensors\": [\n", "\"owner\", 1", "\"owner\", 4", "expected an owner below 4"},
+    {"ddp", "", "\"shard_group\": 0", "\"shard_group\": 4", "only the whole world (8) with ddp"},
     {"owner", "", "ballast-plan", "ballast-flows", "has the format 'ballast-flows'"},
     {"owner", "", "\"format_version\": 1", "\"format_version\": 2", "format_version 2"},
     {"owner", "", "\"world\"", "\"wrold\"", "wrold"},
@@ -465,6 +536,7 @@ START_TEST(a_plan_that_contradicts_itself_is_refused)
         char *text, *wrong;
         int status;
 
+        j.shard_group = strncmp(lies[i].layout, "hsdp", 4) ? 0 : 4;
         make("block", lies[i].layout, &j, 8);
         text = text_of(&plan);
         wrong = edit(text, lies[i].anchor, lies[i].from, lies[i].to);
@@ -517,6 +589,7 @@ START_TEST(a_cut_text_is_refused_wherever_it_is_cut)
 END_TEST
 
 SUITE_MAIN("model/plan", a_plan_reads_back_and_lowers_to_the_same_program,
+           a_plan_of_groups_reads_back_too, copies_can_be_placed_from_the_file_alone,
            the_model_reads_back_field_by_field, shards_can_be_placed_from_the_file_alone,
            segments_by_hand, a_plan_for_16384_ranks_is_small, counts_beyond_2_to_the_53_are_exact,
            a_file_is_read_with_its_layout_checked, a_plan_that_contradicts_itself_is_refused,

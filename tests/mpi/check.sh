@@ -25,6 +25,21 @@ for gemm in blas reference; do
         fi
     done
 done
+# copies: several groups in a node, one a node, over nodes, of one rank; the reference sums in the same groups first
+for layout in hsdp+owner hsdp+gather mics+owner hsdp+gather-once; do
+    for n in 4 8; do
+        for group in 1 2 4; do
+            accum=$((1 + n / 8))
+            plan p.json $n $layout --gpus-per-node 4 --shard-group $group --grad-accum $accum || { bad "plan $layout $n/$group"; continue; }
+            on $n "$work/p.json" --check --steps 2
+            said=0
+            head -n 1 "$work/out" | grep -q "ddp too reducing in groups of $group first\$" && said=1
+            [ $said = $((group > 1 && group < n)) ] && verdict "$layout on $n ranks in groups of $group" || bad "$layout $n/$group: which reference?"
+        done
+    done
+done
+plan p.json 8 hsdp --gpus-per-node 4 --shard-group 4 && on 8 "$work/p.json" --check --steps 2
+if [ "$status" = 0 ] && grep -q '^check: within [0-9]* ulp' "$work/out"; then good; else bad 'hsdp+stock on 8 ranks in groups of 4'; fi
 # several micro-batches: reduced one by one where gradients are cut, and then by the reference too
 for layout in zero1-owner owner zero3+gather zero3+gather-once; do
     for accum in 2 3; do
