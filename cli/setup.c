@@ -1,5 +1,6 @@
 #include "cli/setup.h"
 
+#include "cli/mesh.h"
 #include "cli/model_opts.h"
 #include "core/num.h"
 #include "core/suggest.h"
@@ -171,7 +172,7 @@ const struct opt setup_options[] = {
      .type = OPT_STRING,
      .meta = "p=AxB,...",
      .dflt_note = "from the layout",
-     .help = "sharding factors; not in this version, but as the layout has them"},
+     .help = "sharding factors in a node x nodes, checked: p=8x1,g=8x1,os=8x1"},
     {.name = "shard-group",
      .type = OPT_COUNT,
      .meta = "G",
@@ -258,10 +259,6 @@ static int refuse_later(const struct opts *o, struct err *e)
                            "%s %llu: %s parallelism is not in this version; expected 1",
                            opts_said(o, degrees[i]).s,
                            (unsigned long long)opts_get(o, degrees[i])->u64, what[i]);
-    if (opts_get(o, "mesh")->set)
-        return err_set(e, ERR_UNSUPPORTED,
-                       "%s is not in this version: every layout cuts over the whole world",
-                       opts_said(o, "mesh").s);
     return 0;
 }
 
@@ -541,7 +538,7 @@ int setup_plan(const struct setup *s, uint64_t nodes, const char *layout, struct
     *j = s->job;
     j->layout = arena_strdup(a, layout);
     if (resolve_size(s, nodes, j, e) || resolve_batch(s, j, e) ||
-        cluster_resize(&plan->cluster, j->nodes, e))
+        cluster_resize(&plan->cluster, j->nodes, e) || mesh_check(s->opts, plan, e))
         return -1;
     /* As Megatron does, the default bucket grows with the ranks: a ring's latency does too. */
     j->bucket_bytes = opts_get(s->opts, "bucket")->set
