@@ -101,10 +101,11 @@ static bool regular(const struct program *p, const struct group *g, const struct
 struct collect {
     const struct program *p;
     const struct group *g;
+    uint32_t first; /* ranks to count, the first ones */
     struct group_shape s;
     bool regular; /* members on a node: s.per_node everywhere */
     struct traffic_bytes every;
-    int64_t (*deltas)[4]; /* owned [world]: sent_intra, sent_inter, recv_intra, recv_inter */
+    int64_t (*deltas)[4]; /* owned [first]: sent_intra, sent_inter, recv_intra, recv_inter */
     size_t n_deltas;      /* ranks that may differ */
 };
 
@@ -112,8 +113,10 @@ static void put(struct collect *c, uint32_t rank, int64_t si, int64_t se, int64_
 {
     int64_t *d;
 
+    if (rank >= c->first)
+        return;
     if (!c->deltas)
-        c->deltas = mem_alloc(c->p->world, sizeof(*c->deltas));
+        c->deltas = mem_alloc(c->first, sizeof(*c->deltas));
     d = c->deltas[rank];
     c->n_deltas += !(d[0] | d[1] | d[2] | d[3]);
     d[0] += si;
@@ -159,7 +162,7 @@ static uint32_t first_irregular(const struct collect *c)
 /* Ranks that may take part, and the i-th of them. */
 static uint32_t n_places(const struct collect *c)
 {
-    return c->g->members ? c->g->n_members : c->p->world;
+    return c->g->members ? c->g->n_members : c->first;
 }
 
 static uint32_t place(const struct collect *c, uint32_t i)
@@ -192,7 +195,7 @@ static void rooted_rings(struct collect *c, const struct collective *k, uint32_t
 
     for (uint32_t i = t->start[u]; i < t->start[u + 1]; i++)
         own[t->segments[i].root] += t->segments[i].bytes;
-    for (uint32_t rank = 0; rank < c->p->world; rank++) {
+    for (uint32_t rank = 0; rank < c->first; rank++) {
         uint64_t bytes = 2 * (n - 1) * num_ceil_div(own[rank % shards] / each, n) * each;
         int64_t b = (int64_t)bytes,
                 x = bytes ? (int64_t)cross(c, bytes, on_node(c, group_base(c->g, rank), rank)) : 0;
@@ -210,7 +213,7 @@ static void even_shift(struct collect *c, uint64_t bytes)
     int64_t b = (int64_t)bytes;
 
     c->every = (struct traffic_bytes){bytes, 0, bytes, 0};
-    for (uint32_t base = 0; base < c->p->world; base++) {
+    for (uint32_t base = 0; base < c->first; base++) {
         if (!is_base(c->g, base))
             continue;
         for (uint32_t i = 0; i < n; i++) {
@@ -448,7 +451,7 @@ static void whole_tree(struct collect *c, const struct segment *s, uint32_t n,
         all += s[i].bytes;
     inter = c->s.nodes > 1 ? all / c->s.per_node : 0;
     c->every = (struct traffic_bytes){all - inter, inter, all - inter, inter};
-    for (uint32_t base = 0; base < c->p->world; base++) {
+    for (uint32_t base = 0; base < c->first; base++) {
         if (!is_base(c->g, base))
             continue;
         tree_range(c, base, s, n, k);
@@ -480,7 +483,7 @@ static void whole_range(struct collect *c, enum coll_algo algo, const struct seg
     } else {
         if (algo != ALGO_P2P && algo != ALGO_HIERARCHICAL)
             even_ring(c, all);
-        for (uint32_t base = 0; base < c->p->world; base++) {
+        for (uint32_t base = 0; base < c->first; base++) {
             if (!is_base(c->g, base))
                 continue;
             if (algo == ALGO_P2P)
@@ -511,7 +514,7 @@ static void segments(struct collect *c, const struct collective *k, uint32_t uni
             whole_range(c, algo, s, n);
         return;
     }
-    for (uint32_t base = 0; base < c->p->world; base++) {
+    for (uint32_t base = 0; base < c->first; base++) {
         if (!is_base(c->g, base))
             continue;
         for (uint32_t i = 0; i < n; i += run) {
@@ -569,8 +572,14 @@ static void finish(struct collect *c, bool mirror, uint64_t repeat, struct arena
 void traffic_of(const struct program *p, const struct op *o, const struct instance *i,
                 enum coll_algo algo, struct arena *a, struct traffic *t)
 {
+    traffic_of_first(p, o, i, algo, p->world, a, t);
+}
+
+void traffic_of_first(const struct program *p, const struct op *o, const struct instance *i,
+                      enum coll_algo algo, uint32_t first, struct arena *a, struct traffic *t)
+{
     const struct collective *k = &o->coll;
-    struct collect c = {.p = p, .g = &p->groups[k->group]};
+    struct collect c = {.p = p, .g = &p->groups[k->group], .first = first};
     uint64_t bytes = op_coll_bytes(p, o, i), chunk, n = c.g->n_members;
 
     c.s = group_shape(p, c.g);

@@ -43,6 +43,10 @@ struct traffic {
  * and repeats included. All groups of the family run it at once. O(segments + irregular ranks). */
 void traffic_of(const struct program *p, const struct op *o, const struct instance *i,
                 enum coll_algo algo, struct arena *a, struct traffic *t);
+/* The same of the first ranks alone: those of whole groups, when the others' are known to be like them. `every` and `only` say
+ * nothing of the rest. */
+void traffic_of_first(const struct program *p, const struct op *o, const struct instance *i,
+                      enum coll_algo algo, uint32_t first, struct arena *a, struct traffic *t);
 struct traffic_bytes traffic_get(const struct traffic *t, uint32_t rank);
 
 /* How a group lies on nodes: one of the family that touches most, for regular families all. */

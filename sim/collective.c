@@ -29,10 +29,19 @@ void coll_cache_init(struct coll_cache *k, const struct program *p, const struct
     memset(k, 0, sizeof(*k));
     k->p = p;
     k->c = c;
+    k->first = p->world;
     if (nccl)
         k->nccl = *nccl;
     arena_init(&k->arena);
     BUG_ON(fabric_init(&k->fabric, c, p->world, NULL, &k->arena, &e));
+}
+
+void coll_cache_fold(struct coll_cache *k)
+{
+    const struct program *p = k->p;
+
+    if (p->shards && p->gpus_per_node % p->shards == 0 && p->world % p->gpus_per_node == 0)
+        k->first = p->gpus_per_node;
 }
 
 void coll_cache_release(struct coll_cache *k)
@@ -328,14 +337,15 @@ static uint32_t nics_on_leaf(const struct coll_cache *k)
     return (uint32_t)num_max(1, k->c->nics_per_node) / k->fabric.n_rails;
 }
 
-/* Up- and down-links of leaves, from what their NICs carry. A ring runs along nodes, so only a leaf's last node crosses. */
-static void ring_leaves(const struct coll_cache *k, const struct group_shape *s,
+/* Up- and down-links of leaves, from what their NICs carry. A ring runs along nodes, so only a leaf's last node crosses. Of rings
+ * that places root the largest counts. */
+static void ring_leaves(const struct coll_cache *k, const struct group_shape *s, bool rooted,
                         const struct amounts *nic, struct amounts *out)
 {
     uint32_t per = k->c->nodes_per_leaf;
 
     if (per && s->nodes > per)
-        out->every = out->most = nic->every * nics_on_leaf(k);
+        out->every = out->most = fmax(nic->every, rooted ? nic->most : 0) * nics_on_leaf(k);
 }
 
 /* Direct sends go to all other nodes, or come from all: of a node's bytes the share of the nodes under other leaves (with rails:
@@ -386,10 +396,10 @@ static double all_bytes(const struct traffic_bytes *b)
     return (double)(b->sent_intra + b->sent_inter + b->recv_intra + b->recv_inter);
 }
 
-static void hbm_amounts(const struct traffic *t, const struct group *g, uint32_t world,
+static void hbm_amounts(const struct traffic *t, const struct group *g, uint32_t first,
                         struct arena *a, struct amounts *out)
 {
-    double sum = all_bytes(&t->every) * (world - t->n_only);
+    double sum = all_bytes(&t->every) * (first - t->n_only);
 
     if (g->members)
         out->only = ARENA_NEW(a, struct fluid_amount, t->n_only);
@@ -399,7 +409,7 @@ static void hbm_amounts(const struct traffic *t, const struct group *g, uint32_t
             note(out, t->only[i].rank, all_bytes(&t->only[i].bytes));
     }
     if (!g->members)
-        out->every = out->most = sum / world;
+        out->every = out->most = sum / first;
 }
 
 /* ---- one activity ---- */
@@ -455,10 +465,10 @@ static void link_amounts(const struct coll_cache *k, const struct op *o, const s
         tree_leaves(k, s, (double)op_coll_bytes(k->p, o, i), o->coll.kind == COLL_SEGMENT_REDUCE,
                     &a[RESOURCE_LEAF_UP], &a[RESOURCE_LEAF_DOWN]);
     } else {
-        ring_leaves(k, s, &a[RESOURCE_NIC_TX], &a[RESOURCE_LEAF_UP]);
-        ring_leaves(k, s, &a[RESOURCE_NIC_RX], &a[RESOURCE_LEAF_DOWN]);
+        ring_leaves(k, s, o->coll.rooted, &a[RESOURCE_NIC_TX], &a[RESOURCE_LEAF_UP]);
+        ring_leaves(k, s, o->coll.rooted, &a[RESOURCE_NIC_RX], &a[RESOURCE_LEAF_DOWN]);
     }
-    hbm_amounts(t, &k->p->groups[o->coll.group], k->p->world, arena, &a[RESOURCE_HBM]);
+    hbm_amounts(t, &k->p->groups[o->coll.group], k->first, arena, &a[RESOURCE_HBM]);
 }
 
 /* Groups of a family that put bytes on one NIC, over those that its busiest group puts there: NCCL chooses for each group as if
@@ -541,8 +551,8 @@ static struct coll_activity *make(const struct coll_cache *k, const struct op *o
     memset(a, 0, sizeof(a));
     x->algo = algo;
     x->possible = true;
-    traffic_of(k->p, o, i, algo, arena, &x->traffic);
-    if (x->traffic.n_only == k->p->world) /* then `every` is nobody's */
+    traffic_of_first(k->p, o, i, algo, k->first, arena, &x->traffic);
+    if (x->traffic.n_only == k->first) /* then `every` is nobody's */
         memset(&x->traffic.every, 0, sizeof(x->traffic.every));
     link_amounts(k, o, i, algo, &s, &x->traffic, arena, a);
     if (o->coll.piece_bytes && o->coll.piece_bytes < bytes)

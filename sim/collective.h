@@ -25,6 +25,8 @@ struct coll_activity {
 struct coll_cache {
     const struct program *p;
     const struct cluster *c;
+    uint32_t
+        first; /* ranks whose use of links is written down: all, or a node's where all nodes do alike */
     struct fabric fabric;
     struct nccl_options nccl;
     struct arena arena;
@@ -35,6 +37,8 @@ struct coll_cache {
 /* The cluster, by domain, must make a fabric (fabric_init). */
 void coll_cache_init(struct coll_cache *k, const struct program *p, const struct cluster *c,
                      const struct nccl_options *nccl);
+/* Groups in nodes that hold equally many do in every node what they do in the first; so do ranks in one place of them. */
+void coll_cache_fold(struct coll_cache *k);
 void coll_cache_release(struct coll_cache *k);
 /* AUTO is resolved to the fastest of p2p, ring, tree and hierarchical. */
 const struct coll_activity *coll_get(struct coll_cache *k, const struct op *o,

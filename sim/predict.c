@@ -196,9 +196,9 @@ static void most(uint64_t *to, uint64_t v)
 
 static void bytes(const struct run *r, struct prediction *out)
 {
-    struct traffic_bytes *rank = MEM_NEW(struct traffic_bytes, r->p->world);
-    struct traffic_bytes *update = MEM_NEW(struct traffic_bytes, r->p->world), every = {0},
-                         every_up = {0};
+    uint32_t n = r->cache.first;
+    struct traffic_bytes *rank = MEM_NEW(struct traffic_bytes, n);
+    struct traffic_bytes *update = MEM_NEW(struct traffic_bytes, n), every = {0}, every_up = {0};
     uint64_t by_algo[ALGO_N] = {0};
 
     for (uint32_t i = 0; i < r->n_tasks; i++) {
@@ -224,7 +224,7 @@ static void bytes(const struct run *r, struct prediction *out)
             add(&update[x->rank], &c->traffic.every, -1);
         }
     }
-    for (uint32_t k = 0; k < r->p->world; k++) {
+    for (uint32_t k = 0; k < n; k++) {
         add(&rank[k], &every, 1);
         add(&update[k], &every_up, 1);
         most(&out->bytes_max.sent_intra, rank[k].sent_intra);

@@ -593,6 +593,8 @@ int run_program(struct run *r, const struct program *p, const struct cluster *c,
     r->serial = o->serial;
     r->framework = o->framework;
     coll_cache_init(&r->cache, p, c, &o->nccl);
+    if (!o->unfold)
+        coll_cache_fold(&r->cache);
     r->f = fluid_new();
     coll_make_kinds(r->f, &r->cache.fabric);
     make_classes(r);

@@ -185,27 +185,50 @@ START_TEST(groups_of_one_hold_what_ddp_holds)
 }
 END_TEST
 
+static void fold_and_unfold(const char *model, const char *layout, const struct job *j,
+                            uint32_t world, const char *cluster)
+{
+    struct prediction folded;
+
+    make(model, layout, j, world, 8);
+    bundled(cluster, world);
+    predict(false);
+    folded = pr;
+    predict(true);
+    MUST(pr.step_ps == folded.step_ps && pr.backward_ps == folded.backward_ps &&
+             pr.optimizer_bytes == folded.optimizer_bytes &&
+             !memcmp(&pr.bytes_max, &folded.bytes_max, sizeof(pr.bytes_max)) &&
+             pr.memory.peak_bytes == folded.memory.peak_bytes &&
+             pr.memory.min_peak_bytes == folded.memory.min_peak_bytes,
+         "%s, %u of %u: %lld folded, %lld unfolded", layout, j->shard_group, world,
+         (long long)folded.step_ps, (long long)pr.step_ps);
+    arena_release(&a);
+}
+
+/* Two pods of 20 nodes: the copies' rings cross a leaf. Folded, one node's links are written down. */
+START_TEST(folded_equals_unfolded_over_leaves)
+{
+    static const uint32_t groups[] = {1, 4, 8, 16};
+    struct job j = plans_job();
+
+    for (int g = 0; g < 4; g++) {
+        j.shard_group = groups[g];
+        j.gather = (enum coll_algo)(g % ALGO_N);
+        fold_and_unfold("one-layer", "hsdp+owner", &j, 320, "dgx-a100");
+    }
+}
+END_TEST
+
 START_TEST(folded_equals_unfolded)
 {
     for (int l = 0; l < PLANS_N_GROUPS; l++)
         for (int w = 0; w < PLANS_N_GROUP_WORLDS; w++) {
-            uint32_t world = plans_group_worlds[w][0];
-            struct prediction folded;
             struct job j = plans_job();
 
             j.shard_group = plans_group_worlds[w][1];
             j.grad_accum = 1 + (uint64_t)w % 2;
-            make(w % 2 ? "moe" : "llama", plans_groups[l], &j, world, 8);
-            bundled("aws-p4d", world);
-            predict(false);
-            folded = pr;
-            predict(true);
-            MUST(pr.step_ps == folded.step_ps && pr.backward_ps == folded.backward_ps &&
-                     pr.memory.peak_bytes == folded.memory.peak_bytes &&
-                     pr.memory.min_peak_bytes == folded.memory.min_peak_bytes,
-                 "%s, %u of %u: %lld folded, %lld unfolded", plans_groups[l], j.shard_group, world,
-                 (long long)folded.step_ps, (long long)pr.step_ps);
-            arena_release(&a);
+            fold_and_unfold(w % 2 ? "moe" : "llama", plans_groups[l], &j, plans_group_worlds[w][0],
+                            "aws-p4d");
         }
 }
 END_TEST
@@ -256,4 +279,4 @@ END_TEST
 SUITE_MAIN("sim/hsdp", all_places_at_once_take_what_listed_groups_take_together,
            a_strided_all_reduce_by_hand, one_group_of_all_ranks_takes_what_zero3_takes,
            groups_of_one_hold_what_ddp_holds, folded_equals_unfolded,
-           copies_are_summed_once_a_step_beside_backward)
+           folded_equals_unfolded_over_leaves, copies_are_summed_once_a_step_beside_backward)
