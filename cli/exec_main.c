@@ -354,6 +354,7 @@ static int only_own_kernels(const struct plan *plan, const char *file, struct er
 {
     const struct job *j = &plan->job;
     const char *what = j->adamw != ADAMW_FUSED ? "adamw other than fused"
+                       : j->ns_batch           ? "ns_batch"
                        : j->ns_symmetric       ? "ns_kernels symmetric"
                        : j->cuda_graphs        ? "cuda_graphs"
                        : j->fp8                ? "fp8"

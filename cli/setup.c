@@ -217,6 +217,13 @@ const struct opt setup_options[] = {
      .choices = ns_kernels,
      .dflt = "gemm",
      .help = "Newton-Schulz's X X^T and A A: whole, or one triangle by kernels of their own"},
+    {.name = "ns-batch",
+     .type = OPT_BYTES,
+     .meta = "BYTES",
+     .dflt = "0",
+     .max = 1e12,
+     .help = "matrices of one shape on a rank share a Newton-Schulz, up to so much workspace; 0: "
+             "one by one"},
     {.name = "cuda-graphs",
      .type = OPT_CHOICE,
      .choices = yes_no,
@@ -336,6 +343,7 @@ static int read_job(struct setup *s, struct err *e)
         .ep = 1,
         .framework = (enum framework)opts_get(o, "framework")->u64,
         .adamw = (enum adamw_kernels)opts_get(o, "adamw")->u64,
+        .ns_batch = opts_get(o, "ns-batch")->u64,
         .ns_symmetric = opts_get(o, "ns-kernels")->u64 == 1,
         .cuda_graphs = opts_get(o, "cuda-graphs")->u64 == 1,
         .fp8 = opts_get(o, "fp8")->u64 == 1,
@@ -552,7 +560,7 @@ int setup_plan(const struct setup *s, uint64_t nodes, const char *layout, struct
 int setup_check_used(struct setup *s, const char *const *layouts, size_t n, struct err *e)
 {
     const char *adamw = s->job.optimizer == OPTIMIZER_ADAMW ? " of matrices under adamw" : "";
-    bool owner = false, bucket = false, cut = false, whole = false, refresh = false;
+    bool owner = false, bucket = false, cut = false, whole = false, refresh = false, local = false;
     struct arena a;
 
     arena_init(&a);
@@ -572,6 +580,7 @@ int setup_check_used(struct setup *s, const char *const *layouts, size_t n, stru
             }
         owner |= st == STRATEGY_OWNER && s->job.optimizer != OPTIMIZER_ADAMW;
         whole |= st != STRATEGY_STOCK;
+        local |= st == STRATEGY_OWNER || st == STRATEGY_REPLICATED;
         refresh |= l->shard_states && !l->shard_params;
         bucket |= !l->shard_grads;
         cut |= l->shard_params;
@@ -599,6 +608,12 @@ int setup_check_used(struct setup *s, const char *const *layouts, size_t n, stru
     if (opts_get(s->opts, "ns-kernels")->set == OPT_FROM_CLI && s->job.optimizer != OPTIMIZER_MUON)
         return err_set(e, ERR_INVALID,
                        "--ns-kernels has no effect: only muon has Newton-Schulz products");
+    if (opts_get(s->opts, "ns-batch")->set == OPT_FROM_CLI &&
+        (!local || s->job.optimizer != OPTIMIZER_MUON))
+        return err_set(
+            e, ERR_INVALID,
+            "--ns-batch has no effect: only muon on whole matrices, under ddp or owners, "
+            "batches them");
     if (opts_get(s->opts, "overlap-refresh")->set == OPT_FROM_CLI && !refresh)
         return err_set(e, ERR_INVALID,
                        "--overlap-refresh has no effect: only zero1 refreshes parameters");

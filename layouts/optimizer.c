@@ -61,7 +61,42 @@ static struct work_item matrix_item(const struct lower *l, uint32_t tensor, uint
 /* Of flat slices: all items, the matrices that lie in one slice, or the parts of those that boundaries cut. */
 enum which { ITEMS_ALL, ITEMS_WHOLE, ITEMS_CUT };
 
-static uint32_t matrix_work(struct lower *l, enum work_rule rule, enum which which)
+static uint64_t workspace_bytes(const struct lower *l, const struct work_item *w);
+
+/* Matrices of one shape on one rank become one item, while its workspace holds them: what a batched Newton-Schulz takes at once. The
+ * first of them gives the item its place in the order. */
+static void batch_items(struct lower *l, struct work_item *items, struct pair *pairs, uint32_t *n)
+{
+    uint32_t *open = ARENA_NEW(l->a, uint32_t, *n), n_open = 0,
+             kept = 0; /* items that may take more */
+
+    for (uint32_t i = 0; i < *n; i++) {
+        struct work_item *to;
+        uint32_t k = 0;
+
+        while (k < n_open && (items[open[k]].m != items[i].m || items[open[k]].n != items[i].n ||
+                              pairs[open[k]].place != pairs[i].place))
+            k++;
+        to = k < n_open ? &items[open[k]] : NULL;
+        if (to) {
+            to->more++;
+            if (workspace_bytes(l, to) <= l->j->ns_batch) {
+                to->elements += items[i].elements;
+                to->flops += items[i].flops;
+                continue;
+            }
+            to->more--;
+        }
+        items[kept] = items[i];
+        pairs[kept] = (struct pair){kept, pairs[i].place};
+        open[k] = kept++;
+        n_open += k == n_open;
+    }
+    *n = kept;
+}
+
+/* `batches`: what a rank works is whole and lies there. */
+static uint32_t matrix_work(struct lower *l, enum work_rule rule, enum which which, bool batches)
 {
     size_t most = (size_t)l->m->matrix_tensors + (rule == WORK_BY_SLICE ? l->n : 0);
     struct work_item *items = ARENA_NEW(l->a, struct work_item, most);
@@ -79,8 +114,9 @@ static uint32_t matrix_work(struct lower *l, enum work_rule rule, enum which whi
             continue;
         do { /* a boundary of slices cuts an item in two */
             uint64_t stop = rule == WORK_BY_SLICE ? num_min(end, (from / slice + 1) * slice) : end;
-            uint32_t place =
-                rule == WORK_BY_SLICE ? (uint32_t)(from / slice) : l->plan->place[i].owner;
+            uint32_t place = rule == WORK_BY_SLICE ? (uint32_t)(from / slice)
+                             : rule == WORK_ALL    ? 0
+                                                   : l->plan->place[i].owner;
 
             BUG_ON(w.n_items == most);
             pairs[w.n_items] = (struct pair){w.n_items, place};
@@ -88,6 +124,8 @@ static uint32_t matrix_work(struct lower *l, enum work_rule rule, enum which whi
             from = stop;
         } while (from < end);
     }
+    if (l->j->ns_batch && l->j->optimizer == OPTIMIZER_MUON && batches)
+        batch_items(l, items, pairs, &w.n_items);
     if (rule != WORK_ALL)
         work_lists(l, &w, pairs, w.n_items);
     return program_add_work(&l->b, &w);
@@ -139,12 +177,12 @@ static uint64_t *item_bytes(struct lower *l, uint32_t work,
     return v;
 }
 
-/* Newton-Schulz works in bf16 on X (m x n), A and B (m x m). The preconditioned optimizers keep an update and two
+/* Newton-Schulz works in bf16 on X (m x n), A and B (m x m), of each matrix of a batch. The preconditioned optimizers keep an update and two
  * scratch matrices of the larger side. */
 static uint64_t workspace_bytes(const struct lower *l, const struct work_item *w)
 {
     if (l->j->optimizer == OPTIMIZER_MUON)
-        return dtype_bytes(DTYPE_BF16, 2 * w->m * w->m + w->m * w->n);
+        return dtype_bytes(DTYPE_BF16, (w->more + 1) * (2 * w->m * w->m + w->m * w->n));
     return dtype_bytes(DTYPE_FP32, 2 * w->m * w->n + 2 * w->n * w->n);
 }
 
@@ -383,7 +421,7 @@ static uint32_t gather_once_buffer(struct lower *l)
 /* Momentum of all matrices (preconditioned optimizers start from the gradients themselves), one gather of all, then their products and updates. */
 static void once_step(struct lower *l, const struct matrix_step *s)
 {
-    struct matrix_loop x = {.work = matrix_work(l, WORK_ALL, ITEMS_ALL),
+    struct matrix_loop x = {.work = matrix_work(l, WORK_ALL, ITEMS_ALL, false),
                             .held = gather_once_buffer(l),
                             .suffix = "",
                             .share = 1.0 / l->shards};
@@ -452,7 +490,7 @@ static uint32_t cut_gather(struct lower *l, const struct matrix_step *s, uint32_
  * lie in one slice, then the products of the cut ones, by all holders of each. */
 static void slice_step(struct lower *l, const struct matrix_step *s)
 {
-    struct matrix_loop x = {.work = matrix_work(l, WORK_BY_SLICE, ITEMS_CUT),
+    struct matrix_loop x = {.work = matrix_work(l, WORK_BY_SLICE, ITEMS_CUT, false),
                             .suffix = ".cut",
                             .share = 1,
                             .after = l->optimizer_begin};
@@ -472,7 +510,7 @@ static void slice_step(struct lower *l, const struct matrix_step *s)
         waits[1] = momentum_loop(l, &x); /* a rank without cuts has the mark alone */
         x.after = cut_gather(l, s, x.held, waits, 2);
     }
-    whole.work = matrix_work(l, WORK_BY_SLICE, ITEMS_WHOLE);
+    whole.work = matrix_work(l, WORK_BY_SLICE, ITEMS_WHOLE, false);
     matrix_loop(l, s, &whole);
     if (!cut)
         return;
@@ -495,8 +533,8 @@ void lower_matrix_step(struct lower *l, const struct matrix_step *s)
     } else {
         if (s->cut_table != PROGRAM_NONE)
             x.after = cut_gather(l, s, l->grads, &x.after, 1);
-        x.work = matrix_work(l, s->work, ITEMS_ALL);
-        x.share = s->sharded ? 1.0 / l->shards : 1.0;
+        x.work = matrix_work(l, s->work, ITEMS_ALL, !s->sharded && s->cut_table == PROGRAM_NONE);
+        x.share = s->sharded ? 1.0 / l->n : 1.0;
         matrix_loop(l, &step, &x);
     }
 }

@@ -81,6 +81,7 @@ struct kernel_call {
     uint64_t flops;
     uint64_t hbm_bytes;
     uint32_t launches;
+    uint32_t more;  /* Newton-Schulz: matrices of this shape beside the one, in batched products */
     bool fp8;       /* GEMM: operands cast to fp8 as they come, result in 16 bits */
     bool symmetric; /* Newton-Schulz: of symmetric products one triangle is worked */
     bool fp32;      /* GEMM and attention: operands of 4 bytes, else of 2 (bf16, fp16) */

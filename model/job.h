@@ -59,6 +59,8 @@ struct job {
     uint32_t tp, pp, ep;
     enum framework framework;
     enum adamw_kernels adamw;
+    uint64_t
+        ns_batch; /* workspace up to which matrices of one shape share a Newton-Schulz, bytes; 0: one by one */
     bool ns_symmetric;    /* Newton-Schulz's symmetric products by kernels that work one triangle */
     bool cuda_graphs;     /* the host launches the step as a whole */
     bool overlap_refresh; /* zero1: the last step's refresh beside forward, unit by unit */

@@ -200,6 +200,7 @@ static void add_job(cJSON *to, const struct job *j)
     json_add_u64(o, "ep", j->ep);
     json_add_str(o, "framework", framework_name(j->framework));
     json_add_str(o, "adamw", plan_adamw[j->adamw]);
+    json_add_u64(o, "ns_batch", j->ns_batch);
     json_add_str(o, "ns_kernels", plan_ns_kernels[j->ns_symmetric]);
     json_add_bool(o, "cuda_graphs", j->cuda_graphs);
     json_add_bool(o, "fp8", j->fp8);

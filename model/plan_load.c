@@ -104,8 +104,8 @@ static int read_job(struct reader *r, const struct json_at *top)
         KEYS(&at, e, "nodes", "gpus", "layout", "optimizer", "ns_steps", "seq_len", "micro_batch",
              "grad_accum", "param_dtype", "grad_dtype", "state_dtype", "master_weights",
              "recompute", "gather", "prefetch", "bucket", "planner", "objective", "mesh",
-             "shard_group", "tp", "pp", "ep", "framework", "adamw", "ns_kernels", "cuda_graphs",
-             "fp8", "overlap_refresh", "price") ||
+             "shard_group", "tp", "pp", "ep", "framework", "adamw", "ns_batch", "ns_kernels",
+             "cuda_graphs", "fp8", "overlap_refresh", "price") ||
         u32(&at, "nodes", 1, CLUSTER_MAX_NODES, &j->nodes, e) ||
         u32(&at, "gpus", 1, CLUSTER_MAX_RANKS, &j->gpus, e) || text(r, &at, "layout", &j->layout) ||
         ENUM(&at, "optimizer", plan_optimizers, j->optimizer, e) ||
@@ -127,6 +127,7 @@ static int read_job(struct reader *r, const struct json_at *top)
         u32(&at, "ep", 1, 1, &j->ep, e) ||
         ENUM(&at, "framework", plan_frameworks, j->framework, e) ||
         ENUM_OR(&at, "adamw", plan_adamw, ADAMW_FUSED, j->adamw, e) ||
+        json_u64_or(&at, "ns_batch", 0, JSON_EXACT, 0, &j->ns_batch, e) ||
         ENUM_OR(&at, "ns_kernels", plan_ns_kernels, 0, j->ns_symmetric, e) ||
         json_bool_or(&at, "cuda_graphs", false, &j->cuda_graphs, e) ||
         json_bool_or(&at, "fp8", false, &j->fp8, e) ||

@@ -93,6 +93,7 @@ struct work_item {
     uint64_t m, n;  /* m <= n */
     uint64_t flops; /* of the matrix optimizer, one step */
     uint64_t elements;
+    uint32_t more; /* matrices of this shape beside `tensor`, worked with it */
 };
 /* Which items a rank works, in order: list[start[r] .. start[r+1]). start == NULL: every rank works all items. */
 struct work_table {

@@ -96,7 +96,8 @@ static double grid_factor(const struct device *d, double m, double n, double k)
 static double gemm_s(const struct device *d, const struct framework_costs *f, enum operands type,
                      double m, double n, double k, double batch)
 {
-    double grid = grid_factor(d, m, n, k), fast = fmin(grid, 1), hot = sustained(d, f);
+    /* a batch fills the machine as one product of as many rows does */
+    double grid = grid_factor(d, m * batch, n, k), fast = fmin(grid, 1), hot = sustained(d, f);
 
     return fast * (d->kernel_s + fmax(tiles_s(d, type, m, n, k, batch) * fmax(hot, grid),
                                       gemm_bytes_s(d, type, m, n, k, batch))) +
@@ -105,31 +106,33 @@ static double gemm_s(const struct device *d, const struct framework_costs *f, en
 
 /* X X^T of an (m, k) X by tiles of the lower triangle, each written twice; a tile's rate as for whole products. */
 static double symmetric_s(const struct device *d, const struct framework_costs *f, double m,
-                          double k)
+                          double k, double batch)
 {
     static const double TILE = 128;
-    double rows = ceil(m / TILE), waves = ceil(rows * (rows + 1) / 2 / d->n_sm);
+    double rows = ceil(m / TILE), waves = ceil(batch * rows * (rows + 1) / 2 / d->n_sm);
     double work = waves * 2 * TILE * TILE * (k + d->gemm_k0) /
                   (d->peak_flops / d->n_sm * d->gemm_efficiency * tiles[1].rate);
 
-    return d->kernel_s + fmax(work * sustained(d, f), gemm_bytes_s(d, OPERANDS_16, m, m, k, 0.5));
+    return d->kernel_s +
+           fmax(work * sustained(d, f), gemm_bytes_s(d, OPERANDS_16, m, m, k, 0.5 * batch));
 }
 
 static double newton_schulz_s(const struct device *d, const struct framework_costs *f,
                               const struct kernel_call *k)
 {
     double m = (double)k->m, n = (double)k->n, part = ceil(m / (double)k->batch);
+    double batch = 1 + (double)k->more;
     /* X is (m, n), m <= n; on shards each product has m/W of the rows; bf16 whatever the parameters are */
-    double square = gemm_s(d, f, OPERANDS_16, part, m, n, 1),
-           power = gemm_s(d, f, OPERANDS_16, part, m, m, 1);
+    double square = gemm_s(d, f, OPERANDS_16, part, m, n, batch),
+           power = gemm_s(d, f, OPERANDS_16, part, m, m, batch);
     /* norm and cast once, scaling in the epilogues */
-    double once = d->kernel_s + part * n * 6 / (d->hbm_Bps * d->hbm_efficiency), step;
+    double once = d->kernel_s + batch * part * n * 6 / (d->hbm_Bps * d->hbm_efficiency), step;
 
     if (k->symmetric) { /* small ones are no faster */
-        square = fmin(square, symmetric_s(d, f, m, n));
-        power = fmin(power, symmetric_s(d, f, m, m));
+        square = fmin(square, symmetric_s(d, f, m, n, batch));
+        power = fmin(power, symmetric_s(d, f, m, m, batch));
     }
-    step = square + power + gemm_s(d, f, OPERANDS_16, part, n, m, 1);
+    step = square + power + gemm_s(d, f, OPERANDS_16, part, n, m, batch);
     return (double)k->k * step + once;
 }
 

@@ -27,9 +27,9 @@ static const struct framework_costs costs[FRAMEWORK_N] = {
      * clocks */
     [FRAMEWORK_MEGATRON_DEEPSPEED] = {.host_s = 75.6e-6,
                                       .sustained = 1,
-                                      .kernels_s = 7.9e-6,
-                                      .score_bytes = 10.2,
-                                      .logit_bytes = 66,
+                                      .kernels_s = 6.2e-6,
+                                      .score_bytes = 9.9,
+                                      .logit_bytes = 67.6,
                                       .micro_batch_s = 5.1e-3,
                                       .adamw_bytes = 23.4,
                                       .reduce_after = true,

@@ -89,7 +89,7 @@ END_TEST
 static const struct {
     const char *name;
     double mean, most;
-} steps[] = {{"vtrain", 1.5, 5.4},     {"llm-foundry", 0.8, 2.0},
+} steps[] = {{"vtrain", 1.6, 5.7},     {"llm-foundry", 0.8, 2.0},
              {"internevo", 1.1, 1.8},  {"matrixfsdp-sequences", 3.1, 8.3},
              {"torchtitan", 5.1, 7.4}, {"matrixfsdp-weak-scaling", 5.3, 12.1},
              {"amsp", 2.5, 4.6},       {"fms-fsdp", 7.6, 11.9},

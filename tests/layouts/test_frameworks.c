@@ -116,6 +116,43 @@ START_TEST(an_overlapped_refresh_is_waited_for_unit_by_unit)
 }
 END_TEST
 
+/* "block" has in each of 3 layers 4 matrices of 48 x 48, 2 of 80 x 48, 1 of 48 x 160: three shapes. Workspaces are 2 (2 m^2 + m n)
+ * bytes: 13,824 of a square one, so 27,648 hold two; 16,896 of the next, of which that holds one. */
+START_TEST(a_batch_is_of_one_shape_and_within_its_workspace)
+{
+    static const struct {
+        uint64_t cap;
+        uint32_t items, squares; /* of the first item */
+    } rows[] = {{0, 21, 1}, {1 << 20, 3, 12}, {27648, 6 + 6 + 3, 2}, {27647, 21, 1}};
+    static const char *const layouts[] = {"ddp", "owner"};
+
+    for (int l = 0; l < 2; l++)
+        for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+            const struct work_table *w;
+            struct job j = plans_job();
+            uint64_t flops = 0, elements = 0;
+            uint32_t matrices = 0;
+
+            j.ns_batch = rows[i].cap;
+            lower("block", layouts[l], &j, 1);
+            w = &prog.work_tables[0];
+            for (uint32_t k = 0; k < w->n_items; k++) {
+                flops += w->items[k].flops;
+                elements += w->items[k].elements;
+                matrices += 1 + w->items[k].more;
+            }
+            ck_assert_uint_eq(w->n_items, rows[i].items);
+            ck_assert_uint_eq(w->items[0].more + 1, rows[i].squares);
+            ck_assert_uint_eq(matrices, 21);
+            ck_assert_uint_eq(elements, plan.model.matrix_params);
+            ck_assert_uint_eq(flops, 3 * (4 * layout_optimizer_flops(OPTIMIZER_MUON, 5, 48, 48) +
+                                          2 * layout_optimizer_flops(OPTIMIZER_MUON, 5, 48, 80) +
+                                          layout_optimizer_flops(OPTIMIZER_MUON, 5, 48, 160)));
+            arena_release(&a);
+        }
+}
+END_TEST
+
 static const struct kernel_call *adamw(void)
 {
     for (uint32_t i = 0; i < prog.n_ops; i++)
@@ -160,4 +197,5 @@ END_TEST
 
 SUITE_MAIN("layouts/frameworks", torchtitans_policy_saves_every_other_product,
            megatrons_policy_repeats_attention, fsdp2_copies_what_it_gathers_and_reduces,
-           an_overlapped_refresh_is_waited_for_unit_by_unit, adamw_moves_what_its_kernels_touch)
+           an_overlapped_refresh_is_waited_for_unit_by_unit,
+           a_batch_is_of_one_shape_and_within_its_workspace, adamw_moves_what_its_kernels_touch)

@@ -190,6 +190,22 @@ START_TEST(symmetric_products_are_as_fast_as_measured)
 }
 END_TEST
 
+/* 16 matrices of 256 x 256 in one Newton-Schulz step on one SM of 1e13: as many tiles, a 16th of the launches; 15 kernels of 1 ms
+ * fewer in each of three products and the cast. */
+START_TEST(a_batch_saves_launches)
+{
+    struct kernel_call one = {
+        .kernel = KERNEL_NEWTON_SCHULZ, .m = 256, .n = 256, .k = 1, .batch = 1, .launches = 1};
+    struct kernel_call many = one;
+    struct device d = dev();
+
+    many.more = 15;
+    d.peak_flops = 1e13;
+    d.kernel_s = 1e-3;
+    ck_assert_double_eq_tol(16 * us(&d, NULL, &one) - us(&d, NULL, &many), 15 * 4 * 1000, 1e-3);
+}
+END_TEST
+
 /* Graphs: 1,000 launches of 1 us are waited for by nobody. Copies: read and written once at 1 TB/s, and none without a framework. */
 START_TEST(graphs_and_copies)
 {
@@ -273,5 +289,5 @@ SUITE_MAIN("sim/framework", what_fits_the_cache_does_not_pass_memory,
            a_mask_costs_what_its_tiles_are_worked_whole, unfused_attention_moves_its_scores,
            a_loss_and_adamw_move_what_the_framework_moves, a_framework_may_say_how_hot_it_runs,
            a_measured_grid_corrects_a_burst, symmetric_products_are_as_fast_as_measured,
-           graphs_and_copies, fp8_doubles_the_rate_and_casts_its_operands,
+           a_batch_saves_launches, graphs_and_copies, fp8_doubles_the_rate_and_casts_its_operands,
            further_micro_batches_add_to_gradients, constants_stay_in_their_physical_ranges)
