@@ -206,14 +206,15 @@ static double attention_s(const struct device *d, const struct framework_costs *
 {
     bool backward = k->kernel == KERNEL_ATTENTION_BACKWARD;
     bool scan = k->kernel == KERNEL_SCAN || k->kernel == KERNEL_SCAN_BACKWARD;
+    double masked = f && f->masked > 0 ? f->masked : d->attention_masked;
     double own = d->kernel_rate[k->kernel], rate = own > 0 ? own : d->attention_flops, flops_s;
     double whole =
         (backward ? 10.0 : 4.0) * (double)k->batch * (double)(k->m * k->n) * (double)k->k;
 
     if (f && f->score_bytes > 0 && !scan)
         return unfused_attention_s(d, f, k, backward);
-    if (own <= 0 && !scan && d->attention_masked > 0 && (double)k->flops < 0.75 * whole)
-        rate *= d->attention_masked;
+    if (own <= 0 && !scan && masked > 0 && (double)k->flops < 0.75 * whole)
+        rate *= masked;
     flops_s = (double)k->flops / (rate * (k->fp32 ? d->tf32_share : 1));
     return fmax((double)k->hbm_bytes / (d->hbm_Bps * d->hbm_efficiency), flops_s);
 }

@@ -21,6 +21,8 @@ struct framework_costs {
      * fused kernel. */
     double score_bytes;
     double
+        masked; /* of attention's rate, where a mask leaves half of the work, in place of the device's; 0: the device's */
+    double
         logit_bytes; /* of the loss by logit, forward and backward together; 0: one fused kernel */
     double
         micro_batch_s;  /* beside operations, a micro-batch: loss scaling, data, synchronisation */
@@ -34,6 +36,7 @@ struct framework_costs {
     /* A gather or reduction of each tensor on its own, into a list of one piece a rank: the host's time for a piece. 0: one
      * call a unit. */
     double piece_s;
+    bool waits;        /* the host waits for every gather and reduction: nothing runs beside them */
     bool reduce_after; /* gradients are reduced after backward, not beside it */
     /* Passes over a gradient that stays on the rank when a further micro-batch adds to it: autograd reads both and writes
      * one, a product that accumulates into it only reads it more. */

@@ -134,7 +134,7 @@ static enum stream lane(const struct build *b, const struct op *o)
 {
     const struct framework_costs *f = b->r->framework;
 
-    if (b->r->serial ||
+    if (b->r->serial || (f && f->waits) ||
         (f && f->reduce_after && (o->stream == STREAM_REDUCE || o->stream == STREAM_ALL_REDUCE)))
         return STREAM_COMPUTE;
     return o->stream;

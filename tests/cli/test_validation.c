@@ -92,8 +92,8 @@ static const struct {
 } steps[] = {{"vtrain", 1.6, 5.7},     {"llm-foundry", 0.8, 2.0},
              {"internevo", 1.1, 1.8},  {"matrixfsdp-sequences", 3.1, 8.3},
              {"torchtitan", 5.1, 7.4}, {"matrixfsdp-weak-scaling", 5.3, 12.1},
-             {"amsp", 2.5, 4.6},       {"fms-fsdp", 7.6, 11.9},
-             {"amsp-mics", 42.6, 64.4}};
+             {"amsp", 2.5, 4.6},       {"fms-fsdp", 3.6, 5.6},
+             {"amsp-mics", 7.2, 7.6}};
 
 START_TEST(steps_are_predicted_as_well_as_before)
 {

@@ -223,9 +223,10 @@ START_TEST(graphs_and_copies)
 }
 END_TEST
 
-static double step_us(const char *layout, uint32_t world, const struct framework_costs *f)
+static double step_us(const char *layout, uint32_t world, const struct framework_costs *f,
+                      bool serial, double nvlink_Bps)
 {
-    struct sim_options o = {.framework = f};
+    struct sim_options o = {.framework = f, .serial = serial};
     struct job j = plans_job();
     struct program program;
     struct prediction pr;
@@ -237,7 +238,7 @@ static double step_us(const char *layout, uint32_t world, const struct framework
     arena_init(&a);
     j.grad_accum = 4;
     plans_make(&plan, &a, "llama", layout, &j, world, 8);
-    plan.cluster.nvlink_Bps = 1e18;
+    plan.cluster.nvlink_Bps = nvlink_Bps;
     plans_lower(&plan, &a, &program);
     MUST(sim_predict(&program, &plan.cluster, &o, &a, &pr, &e) == 0, "%s", e.msg);
     t = (double)pr.step_ps / 1e6;
@@ -253,10 +254,23 @@ START_TEST(further_micro_batches_add_to_gradients)
     double n = 2 * 331 * 40 + 4 * (40 * 120 + 3 * 40 * 104) + 9 * 40;
     struct framework_costs none = {.logit_bytes = 8}, three = {.logit_bytes = 8, .accumulate = 3};
 
-    ck_assert_double_eq_tol(step_us("ddp", 1, &three) - step_us("ddp", 1, &none),
+    ck_assert_double_eq_tol(step_us("ddp", 1, &three, false, 1e18) -
+                                step_us("ddp", 1, &none, false, 1e18),
                             3 * 3 * 2 * n / 1e6, 1e-3);
-    ck_assert_double_eq_tol(step_us("zero3+gather", 4, &three) - step_us("zero3+gather", 4, &none),
+    ck_assert_double_eq_tol(step_us("zero3+gather", 4, &three, false, 1e18) -
+                                step_us("zero3+gather", 4, &none, false, 1e18),
                             0, 1e-9);
+}
+END_TEST
+
+/* Where the host waits for every gather and reduction the step is the sum of its operations; where it does not it is less. */
+START_TEST(a_host_that_waits_overlaps_nothing)
+{
+    struct framework_costs waits = {.logit_bytes = 8, .waits = true}, runs = {.logit_bytes = 8};
+    double sum = step_us("zero3+gather", 4, &runs, true, 1e11);
+
+    ck_assert_double_eq_tol(step_us("zero3+gather", 4, &waits, false, 1e11), sum, 1e-6 * sum);
+    ck_assert_double_lt(step_us("zero3+gather", 4, &runs, false, 1e11), 0.999 * sum);
 }
 END_TEST
 
@@ -290,4 +304,5 @@ SUITE_MAIN("sim/framework", what_fits_the_cache_does_not_pass_memory,
            a_loss_and_adamw_move_what_the_framework_moves, a_framework_may_say_how_hot_it_runs,
            a_measured_grid_corrects_a_burst, symmetric_products_are_as_fast_as_measured,
            a_batch_saves_launches, graphs_and_copies, fp8_doubles_the_rate_and_casts_its_operands,
-           further_micro_batches_add_to_gradients, constants_stay_in_their_physical_ranges)
+           further_micro_batches_add_to_gradients, a_host_that_waits_overlaps_nothing,
+           constants_stay_in_their_physical_ranges)
