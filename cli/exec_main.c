@@ -349,26 +349,6 @@ static int other_cluster(struct session *s, struct err *e)
     return 0;
 }
 
-/* Kernels that can be predicted and are not run. */
-static int only_own_kernels(const struct plan *plan, const char *file, struct err *e)
-{
-    const struct job *j = &plan->job;
-    const char *what = j->adamw != ADAMW_FUSED ? "adamw other than fused"
-                       : j->ns_batch           ? "ns_batch"
-                       : j->ns_symmetric       ? "ns_kernels symmetric"
-                       : j->cuda_graphs        ? "cuda_graphs"
-                       : j->fp8                ? "fp8"
-                       : j->overlap_refresh    ? "overlap_refresh"
-                                               : NULL;
-
-    if (what)
-        return err_set(e, ERR_UNSUPPORTED,
-                       "'%s': job has %s: exec runs a fused AdamW, whole products of 16 or 32 "
-                       "bits, and launches one by one",
-                       file, what);
-    return 0;
-}
-
 static int session_run(struct session *s, int argc, char **argv, struct err *e)
 {
     const char *plant = opts_get(&s->opts, "plant")->text;
@@ -377,8 +357,8 @@ static int session_run(struct session *s, int argc, char **argv, struct err *e)
     if (plant && plant_parse(plant, &s->plant, e))
         return -1;
     if (opts_positionals(&s->opts, 1, 1, "PLAN", e) || check_files(s, e) ||
-        plan_load(s->opts.pos[0], &s->arena, &s->plan, e) ||
-        only_own_kernels(&s->plan, s->opts.pos[0], e) || other_cluster(s, e))
+        plan_load(s->opts.pos[0], &s->arena, &s->plan, e) || exec_job(&s->plan.job, e) ||
+        other_cluster(s, e))
         return -1;
     if (layout_check(&s->plan, e) || layout_lower(&s->plan, &s->arena, &s->program, e))
         return err_prefix(e, "'%s'", s->opts.pos[0]);

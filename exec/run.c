@@ -498,6 +498,25 @@ static void make_groups(struct exec_run *r)
     }
 }
 
+int exec_job(const struct job *j, struct err *e)
+{
+    const char *what = j->adamw != ADAMW_FUSED ? "adamw other than fused"
+                       : j->ns_batch           ? "ns_batch"
+                       : j->ns_symmetric       ? "ns_kernels symmetric"
+                       : j->cuda_graphs        ? "cuda_graphs"
+                       : j->fp8                ? "fp8"
+                       : j->overlap_refresh    ? "overlap_refresh"
+                                               : NULL;
+
+    if (what)
+        return err_set(
+            e, ERR_UNSUPPORTED,
+            "the plan's job has %s: exec runs a fused AdamW and whole products of 16 or 32 "
+            "bits, launches one by one, and refreshes at a step's end",
+            what);
+    return 0;
+}
+
 int exec_init(struct exec_run *r, const struct plan *plan, const struct program *p,
               struct backend *b, const struct run_options *o, struct err *e)
 {
@@ -514,7 +533,7 @@ int exec_init(struct exec_run *r, const struct plan *plan, const struct program 
     if (b->t->size != p->world)
         return err_set(e, ERR_INVALID, "the plan is for %u ranks, this job has %u", p->world,
                        b->t->size);
-    if (graph_trains(&plan->model, j->seq_len, e))
+    if (exec_job(j, e) || graph_trains(&plan->model, j->seq_len, e))
         return -1;
     r->place = program_place(p, b->t->rank);
     held_init(&r->held, plan, p, r->place, &r->arena);

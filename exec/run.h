@@ -93,6 +93,8 @@ struct exec_run {
     struct err *e;
 };
 
+/* ERR_UNSUPPORTED for a job whose kernels can be predicted and are not run here. */
+int exec_job(const struct job *j, struct err *e);
 /* Initial parameters from the seed, the same for every layout and world. Several runs may share a backend, one at a time
  * in a step. */
 int exec_init(struct exec_run *r, const struct plan *plan, const struct program *p,
