@@ -79,13 +79,16 @@ NVCC      ?= $(CUDA_HOME)/bin/nvcc
 # nccl.h: in the toolkit, where the system's package puts it, or in NCCL_HOME (that of a Python package is .../nvidia/nccl)
 NCCL_H    := $(firstword $(wildcard $(addsuffix /nccl.h,$(if $(NCCL_HOME),$(NCCL_HOME)/include) $(CUDA_HOME)/include /usr/include)))
 CUDA_INCLUDES = -isystem $(CUDA_HOME)/include $(if $(filter-out $(CUDA_HOME)/include/% /usr/include/%,$(NCCL_H)),-isystem $(dir $(NCCL_H)))
+# CUB: nvcc finds it in its own toolkit (since 13 in cccl/); a toolkit in pieces may lack it.
+CUB_H     := $(firstword $(wildcard $(addsuffix /cub/block/block_reduce.cuh,$(foreach d,$(CUDA_HOME) $(dir $(NVCC)).. /usr,$(d)/include/cccl $(d)/include))))
 CU_SRCS   := $(sort $(wildcard kernels/*.cu))
 CUDA_SRCS := $(sort $(wildcard kernels/cuda_*.c))
-HAVE_cuda := $(if $(CU_SRCS),$(and $(NCCL_H),$(shell test -x $(NVCC) && echo 1)))
+HAVE_nvcc := $(shell test -x $(NVCC) && echo 1)
+HAVE_cuda := $(if $(CU_SRCS),$(and $(NCCL_H),$(CUB_H),$(HAVE_nvcc)))
 # Ask for an option, and its absence is an error.
 ifeq ($(CUDA),1)
 ifneq ($(HAVE_cuda),1)
-$(error CUDA=1: $(if $(NCCL_H),no $(NVCC); set CUDA_HOME,no nccl.h in $(CUDA_HOME)/include or /usr/include; set NCCL_HOME))
+$(error CUDA=1: $(if $(NCCL_H),$(if $(HAVE_nvcc),no cub/block/block_reduce.cuh beside $(NVCC); the toolkit's cccl has it,no $(NVCC); set CUDA_HOME),no nccl.h in $(CUDA_HOME)/include or /usr/include; set NCCL_HOME))
 endif
 endif
 ifeq ($(MPI),1)
@@ -127,7 +130,7 @@ BENCH_SRCS  := $(sort $(wildcard tests/bench/bench_*.c))
 BENCHES     := $(BENCH_SRCS:%.c=$(OBJ)/%)
 CASES       := $(sort $(wildcard tests/cli/*.case))
 SCRIPTS := $(filter-out %/lib.sh,$(sort $(wildcard tests/mpi/*.sh tests/gpu/*.sh)))
-C_FILES     := $(sort $(wildcard $(foreach d,$(FOLDERS) tests tests/*,$(d)/*.c $(d)/*.h $(d)/*.cu $(d)/*.cuh $(d)/*.cc)))
+C_FILES     := $(sort $(wildcard $(foreach d,$(FOLDERS) tests tests/* tests/cuda/cub/*,$(d)/*.c $(d)/*.h $(d)/*.cu $(d)/*.cuh $(d)/*.cc)))
 
 .PHONY: all run test test-run check-san check-deps ptxas fuzz fuzz-run model-table bench bench-sim bench-exec check-exec gpu-bundle gpu-check standin format format-check \
         install install-files uninstall clean help experiments \
@@ -225,6 +228,8 @@ $(filter-out $(ON_EMULATION:%.c=$(OBJ)/%),$(TESTS)): $(OBJ)/%: $(OBJ)/%.o $(LIB)
 	$(if $(Q),@echo '  LINK  $@')
 	$(Q)$(LINK) -o $@ $(filter %.o,$^) $(filter %.a,$^) $(CHECK_LIBS) $(ALL_LIBS) $(BASE_LIBS)
 
+# <cub/...> is tests/cuda/cub's.
+EMULATED_CPPFLAGS = -I. -Itests/cuda
 # Warnings of CUDA's own pragmas are no news to a C++ compiler; no kernel throws.
 EMULATED_CFLAGS  = -std=c++17 -O1 -g -Wall -Wextra -Wno-unknown-pragmas $(if $(findstring clang,$(CXX)),-Wno-pass-failed) -fno-exceptions -fno-rtti -ffp-contract=off \
   $(filter -Werror -fsanitize% -fno-sanitize% -fno-omit%,$(NEEDED_CFLAGS))
@@ -234,12 +239,12 @@ EMULATED_LIB    := $(OBJ)/libemulated.a
 $(OBJ)/%.emulated.o: %.cu $(STAMP)
 	@mkdir -p $(@D)
 	$(if $(Q),@echo '  CXX   $< (emulated)')
-	$(Q)$(CXX) -I. $(EMULATED_CFLAGS) -x c++ -include tests/cuda/emulate.h -MMD -MP -c -o $@ $<
+	$(Q)$(CXX) $(EMULATED_CPPFLAGS) $(EMULATED_CFLAGS) -x c++ -include tests/cuda/emulate.h -MMD -MP -c -o $@ $<
 
 $(OBJ)/%.o: %.cc $(STAMP)
 	@mkdir -p $(@D)
 	$(if $(Q),@echo '  CXX   $<')
-	$(Q)$(CXX) -I. $(EMULATED_CFLAGS) -MMD -MP -c -o $@ $<
+	$(Q)$(CXX) $(EMULATED_CPPFLAGS) $(EMULATED_CFLAGS) -MMD -MP -c -o $@ $<
 
 $(EMULATED_LIB): $(EMULATED_OBJS) $(OBJ)/kernels/cuda_workspace.o
 	$(if $(Q),@echo '  AR    $@')

@@ -1,5 +1,5 @@
-/* kernels/cuda_common.cuh - what the kernels of kernels/cuda_*.cu share: loads and stores of the storage types, sums over a warp
- * and over a block, and the loops over elements and rows.
+/* kernels/cuda_common.cuh - what the kernels of kernels/cuda_*.cu share: loads and stores of the storage types, sums over a warp,
+ * and the loops over elements and rows. Sums over a block are in kernels/cuda_block.cuh.
  *
  * The same source is compiled by nvcc and, for tests on a CPU, by a C++ compiler with tests/cuda/emulate.h before it. What
  * the language of the one lacks in the other are macros: LAUNCH for <<<>>>, SHARED for __shared__, OPEN_BLOCK for a number of
@@ -203,7 +203,7 @@ template <class T> __host__ __device__ __forceinline__ T *at(enum dtype d, T *p,
         static_cast<const char *>(static_cast<const void *>(p)) + i * (d == DTYPE_FP32 ? 4 : 2)));
 }
 
-/* ---- sums: every thread of the warp, or of the block, gets the same bits ---- */
+/* ---- sums: every thread of the warp gets the same bits ---- */
 
 struct plus {
     template <class T> __device__ T operator()(T a, T b) const
@@ -228,23 +228,6 @@ template <class T, class F> __device__ __forceinline__ T warp_all(T x, F f)
 __device__ __forceinline__ unsigned n_warps()
 {
     return blockDim.x / WARP;
-}
-
-/* blockDim is (a multiple of 32 up to 1024, 1, 1). May follow itself. */
-template <class T, class F> __device__ __forceinline__ T block_all(T x, F f)
-{
-    SHARED(T, part, WARP);
-    unsigned lane = threadIdx.x % WARP;
-
-    x = warp_all(x, f);
-    if (lane == 0)
-        part[threadIdx.x / WARP] = x;
-    __syncthreads();
-    x = part[0];
-    for (unsigned w = 1; w < n_warps(); w++)
-        x = f(x, part[w]);
-    __syncthreads();
-    return x;
 }
 
 /* ---- loops ---- */
@@ -327,42 +310,6 @@ template <class F> static void each_warp(const struct kernel_on *on, uint64_t ro
 
     if (rows)
         LAUNCH(blocks_for(rows, block / WARP), block, 0, on->stream, each_warp_kernel<F>, f, rows);
-}
-
-/* ---- sums over an array: parts by blocks of a fixed grid, then all parts by whoever needs them ---- */
-
-/* parts[k] = sum of f(i, len) over the packs of part k of n elements */
-template <class F> __global__ void parts_kernel(F f, uint64_t n, double *parts)
-{
-    uint64_t packs = n / PACK + (n % PACK != 0),
-             each = packs / gridDim.x + (packs % gridDim.x != 0);
-    uint64_t first = each * blockIdx.x, end = first + each < packs ? first + each : packs;
-    double sum = 0;
-
-    for (uint64_t k = first + threadIdx.x; k < end; k += blockDim.x)
-        sum += f(k * PACK, pack_of(k * PACK, n));
-    sum = block_all(sum, plus());
-    if (threadIdx.x == 0)
-        parts[blockIdx.x] = sum;
-}
-
-template <class F> static void sum_parts(const struct kernel_on *on, uint64_t n, double *parts, F f)
-{
-    unsigned block = OPEN_BLOCK(EACH_BLOCK);
-    unsigned grid = static_cast<unsigned>(cuda_parts(n));
-
-    if (n)
-        LAUNCH(grid, block, 0, on->stream, parts_kernel<F>, f, n, parts);
-}
-
-/* By a whole block, each thread gets it. */
-__device__ __forceinline__ double all_parts(const double *parts, unsigned n)
-{
-    double sum = 0;
-
-    for (unsigned k = threadIdx.x; k < n; k += blockDim.x)
-        sum += parts[k];
-    return block_all(sum, plus());
 }
 
 /* ---- sums over rows: columns by threads, parts of rows by blocks, then the parts; gradients of weights ---- */

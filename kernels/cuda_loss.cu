@@ -1,6 +1,6 @@
 /* Cross-entropy and squared error. A block a token: one pass over its logits finds the largest and the sum of exponentials
  * together (Milakov and Gimelshein, 2018), the second writes the logarithms. Means over tokens are sums in a fixed order. */
-#include "kernels/cuda_common.cuh"
+#include "kernels/cuda_block.cuh"
 
 /* The sum of exp(x - top). */
 struct softmax_sum {
@@ -10,22 +10,23 @@ struct softmax_sum {
 static const float LOWEST =
     -3.402823466e38f; /* no logit yet; finite, so that it can be subtracted */
 
-__device__ __forceinline__ softmax_sum joined(softmax_sum a, softmax_sum b)
-{
-    float top = a.top > b.top ? a.top : b.top;
+struct joined {
+    __device__ softmax_sum operator()(softmax_sum a, softmax_sum b) const
+    {
+        float top = a.top > b.top ? a.top : b.top;
 
-    return softmax_sum{top, a.sum * expf(a.top - top) + b.sum * expf(b.top - top)};
-}
+        return softmax_sum{top, a.sum * expf(a.top - top) + b.sum * expf(b.top - top)};
+    }
+};
 
 /* By a whole block; all threads get it. */
+template <unsigned BLOCK>
 __device__ __forceinline__ softmax_sum softmax_of(enum dtype act, const void *logits, uint64_t at,
                                                   uint64_t n)
 {
-    SHARED(softmax_sum, part, WARP);
     softmax_sum s = {LOWEST, 0};
 
-    for (uint64_t i = static_cast<uint64_t>(threadIdx.x) * PACK; i < n;
-         i += static_cast<uint64_t>(blockDim.x) * PACK) {
+    for (uint64_t i = static_cast<uint64_t>(threadIdx.x) * PACK; i < n; i += BLOCK * PACK) {
         unsigned len = pack_of(i, n);
         float x[PACK], top = s.top, sum = 0;
 
@@ -38,26 +39,17 @@ __device__ __forceinline__ softmax_sum softmax_of(enum dtype act, const void *lo
             sum += j < len ? expf(x[j] - top) : 0;
         s = softmax_sum{top, s.sum * expf(s.top - top) + sum};
     }
-    for (unsigned by = WARP / 2; by > 0; by /= 2)
-        s = joined(s, softmax_sum{__shfl_xor_sync(ALL_LANES, s.top, by),
-                                  __shfl_xor_sync(ALL_LANES, s.sum, by)});
-    if (threadIdx.x % WARP == 0)
-        part[threadIdx.x / WARP] = s;
-    __syncthreads();
-    s = part[0];
-    for (unsigned w = 1; w < n_warps(); w++)
-        s = joined(s, part[w]);
-    __syncthreads();
-    return s;
+    return broadcast(block_reduce<BLOCK>(s, joined()));
 }
 
-__global__ void __launch_bounds__(1024)
+template <unsigned BLOCK>
+__global__ void __launch_bounds__(BLOCK)
     cross_entropy_kernel(enum dtype act, struct kernel_cross_entropy a, float *losses)
 {
-    uint64_t stride = static_cast<uint64_t>(blockDim.x) * PACK;
+    uint64_t stride = static_cast<uint64_t>(BLOCK) * PACK;
 
     for (uint64_t t = blockIdx.x; t < a.tokens; t += gridDim.x) {
-        softmax_sum s = softmax_of(act, a.logits, t * a.vocab, a.vocab);
+        softmax_sum s = softmax_of<BLOCK>(act, a.logits, t * a.vocab, a.vocab);
         float shift = logf(s.sum);
 
         for (uint64_t i = static_cast<uint64_t>(threadIdx.x) * PACK; i < a.vocab; i += stride) {
@@ -80,23 +72,27 @@ __global__ void __launch_bounds__(1024)
     }
 }
 
-/* How many targets count; by a whole block. */
+/* How many targets count; by a whole block, for thread 0. */
+template <unsigned BLOCK>
 __device__ __forceinline__ double counted(const int64_t *targets, uint64_t tokens)
 {
     double n = 0;
 
-    for (uint64_t t = threadIdx.x; t < tokens; t += blockDim.x)
+    for (uint64_t t = threadIdx.x; t < tokens; t += BLOCK)
         n += targets[t] >= 0;
-    return block_all(n, plus());
+    return block_sum<BLOCK>(n);
 }
 
-__global__ void mean_loss_kernel(struct kernel_cross_entropy a, const float *losses)
+template <unsigned BLOCK>
+__global__ void __launch_bounds__(BLOCK)
+    mean_loss_kernel(struct kernel_cross_entropy a, const float *losses)
 {
-    double n = counted(a.targets, a.tokens), sum = 0;
+    double n = counted<BLOCK>(a.targets, a.tokens), sum = 0;
 
-    for (uint64_t t = threadIdx.x; t < a.tokens; t += blockDim.x)
+    for (uint64_t t = threadIdx.x; t < a.tokens; t += BLOCK)
         sum += static_cast<double>(losses[t]);
-    sum = block_all(sum, plus());
+    __syncthreads();
+    sum = block_sum<BLOCK>(sum);
     if (threadIdx.x == 0)
         *a.loss = n > 0 ? static_cast<float>(sum / n) : 0;
 }
@@ -104,17 +100,25 @@ __global__ void mean_loss_kernel(struct kernel_cross_entropy a, const float *los
 void cuda_cross_entropy(const struct kernel_on *on, const struct kernel_cross_entropy *a)
 {
     float *losses = static_cast<float *>(on->workspace);
-    unsigned block = OPEN_BLOCK(512), small = OPEN_BLOCK(EACH_BLOCK);
 
     if (a->tokens)
-        LAUNCH(blocks_for(a->tokens, 1), block, 0, on->stream, cross_entropy_kernel, on->act, *a,
-               losses);
-    LAUNCH(1, small, 0, on->stream, mean_loss_kernel, *a, losses);
+        with_block<512>([&](auto block) {
+            auto kernel = cross_entropy_kernel<block.n>;
+
+            LAUNCH(blocks_for(a->tokens, 1), block.n, 0, on->stream, kernel, on->act, *a, losses);
+        });
+    with_block<EACH_BLOCK>([&](auto block) {
+        auto kernel = mean_loss_kernel<block.n>;
+
+        LAUNCH(1, block.n, 0, on->stream, kernel, *a, losses);
+    });
 }
 
-__global__ void each_loss_kernel(struct kernel_cross_entropy a, float *each)
+template <unsigned BLOCK>
+__global__ void __launch_bounds__(BLOCK)
+    each_loss_kernel(struct kernel_cross_entropy a, float *each)
 {
-    double n = counted(a.targets, a.tokens);
+    double n = counted<BLOCK>(a.targets, a.tokens);
 
     if (threadIdx.x == 0)
         *each = n > 0 ? a.scale / static_cast<float>(n) : 0;
@@ -143,9 +147,12 @@ struct cross_entropy_backward_op {
 void cuda_cross_entropy_backward(const struct kernel_on *on, const struct kernel_cross_entropy *a)
 {
     float *each = static_cast<float *>(on->workspace);
-    unsigned block = OPEN_BLOCK(EACH_BLOCK);
 
-    LAUNCH(1, block, 0, on->stream, each_loss_kernel, *a, each);
+    with_block<EACH_BLOCK>([&](auto block) {
+        auto kernel = each_loss_kernel<block.n>;
+
+        LAUNCH(1, block.n, 0, on->stream, kernel, *a, each);
+    });
     each_row(on, a->tokens, a->vocab, cross_entropy_backward_op{on->act, *a, each});
 }
 
@@ -181,10 +188,11 @@ struct squared_error_op {
     }
 };
 
-__global__ void mean_error_kernel(struct kernel_squared_error a, const double *parts,
-                                  unsigned n_parts)
+template <unsigned BLOCK>
+__global__ void __launch_bounds__(BLOCK)
+    mean_error_kernel(struct kernel_squared_error a, const double *parts, unsigned n_parts)
 {
-    double sum = all_parts(parts, n_parts);
+    double sum = all_parts<BLOCK>(parts, n_parts);
 
     if (threadIdx.x == 0)
         *a.loss = static_cast<float>(0.5 * sum / static_cast<double>(a.n));
@@ -193,10 +201,14 @@ __global__ void mean_error_kernel(struct kernel_squared_error a, const double *p
 void cuda_squared_error(const struct kernel_on *on, const struct kernel_squared_error *a)
 {
     double *parts = static_cast<double *>(on->workspace);
-    unsigned block = OPEN_BLOCK(EACH_BLOCK), n_parts = static_cast<unsigned>(cuda_parts(a->n));
+    unsigned n_parts = static_cast<unsigned>(cuda_parts(a->n));
 
     sum_parts(on, a->n, parts, squared_error_op{on->act, *a});
-    LAUNCH(1, block, 0, on->stream, mean_error_kernel, *a, parts, n_parts);
+    with_block<EACH_BLOCK>([&](auto block) {
+        auto kernel = mean_error_kernel<block.n>;
+
+        LAUNCH(1, block.n, 0, on->stream, kernel, *a, parts, n_parts);
+    });
 }
 
 struct squared_error_backward_op {

@@ -1,5 +1,5 @@
 /* Updates: momentum, the matrix update, AdamW, and what Shampoo and SOAP do between products; bound by memory. */
-#include "kernels/cuda_common.cuh"
+#include "kernels/cuda_block.cuh"
 
 /* The sum of squares of what it stores. Where nobody asks for it (each()) the compiler drops it. */
 struct momentum_op {
@@ -31,27 +31,36 @@ struct momentum_op {
     }
 };
 
-__global__ void total_kernel(const double *parts, unsigned n_parts, double *to)
+template <unsigned BLOCK>
+__global__ void __launch_bounds__(BLOCK)
+    total_kernel(const double *parts, unsigned n_parts, double *to)
 {
-    double sum = all_parts(parts, n_parts);
+    double sum = all_parts<BLOCK>(parts, n_parts);
 
     if (threadIdx.x == 0)
         *to = sum;
+}
+
+static void add_up(const struct kernel_on *on, const double *parts, unsigned n_parts, double *to)
+{
+    with_block<EACH_BLOCK>([&](auto block) {
+        auto kernel = total_kernel<block.n>;
+
+        LAUNCH(1, block.n, 0, on->stream, kernel, parts, n_parts, to);
+    });
 }
 
 /* With the norm: the parts that normalize would cut the update into, each by its own block, then all in their order. */
 void cuda_momentum(const struct kernel_on *on, const struct kernel_momentum *a)
 {
     double *parts = static_cast<double *>(on->workspace);
-    unsigned block = OPEN_BLOCK(EACH_BLOCK);
 
     if (!a->norm2) {
         each(on, a->n, momentum_op{*a});
         return;
     }
     sum_parts(on, a->n, parts, momentum_op{*a});
-    LAUNCH(1, block, 0, on->stream, total_kernel, parts, static_cast<unsigned>(cuda_parts(a->n)),
-           a->norm2);
+    add_up(on, parts, static_cast<unsigned>(cuda_parts(a->n)), a->norm2);
 }
 
 /* p = keep * p - u, on the master copy if there is one. */
@@ -177,38 +186,39 @@ void cuda_moments(const struct kernel_on *on, const struct kernel_moments *a)
 {
     uint64_t packs = cuda_ceil(a->cols, PACK), n = a->rows * packs * PACK;
     double *parts = static_cast<double *>(on->workspace);
-    unsigned block = OPEN_BLOCK(EACH_BLOCK),
-             n_parts = static_cast<unsigned>(cuda_moments_parts(a->rows, a->cols));
+    unsigned n_parts = static_cast<unsigned>(cuda_moments_parts(a->rows, a->cols));
 
     sum_parts(on, n, parts,
               moments_op{*a, correction(a->beta1, a->step), correction(a->beta2, a->step), packs});
-    LAUNCH(1, block, 0, on->stream, total_kernel, parts, n_parts, a->adam);
+    add_up(on, parts, n_parts, a->adam);
 }
 
 /* A block a vector; each looks for the largest value itself. */
-__global__ void root_kernel(struct kernel_root a)
+template <unsigned BLOCK> __global__ void __launch_bounds__(BLOCK) root_kernel(struct kernel_root a)
 {
     uint64_t j = blockIdx.x;
     double l = a.values[j] > 0 ? static_cast<double>(a.values[j]) / a.correct : 0, top;
     float by = 1, value = 0;
 
-    for (uint64_t k = threadIdx.x; k < a.n; k += blockDim.x)
+    for (uint64_t k = threadIdx.x; k < a.n; k += BLOCK)
         value = a.values[k] > value ? a.values[k] : value;
-    top = static_cast<double>(block_all(value, larger())) / a.correct;
+    top = static_cast<double>(broadcast(block_reduce<BLOCK>(value, larger()))) / a.correct;
     if (a.values[j] != a.values[j] || (a.info && *a.info))
         by = __uint_as_float(0x7fc00000u);
     else if (top > 0)
         by = static_cast<float>(pow(l + static_cast<double>(a.ridge) * top, -0.125));
-    for (uint64_t i = threadIdx.x; i < a.n; i += blockDim.x)
+    for (uint64_t i = threadIdx.x; i < a.n; i += BLOCK)
         a.vectors[a.as_rows ? j * a.n + i : i * a.n + j] *= by;
 }
 
 void cuda_root(const struct kernel_on *on, const struct kernel_root *a)
 {
-    unsigned block = OPEN_BLOCK(EACH_BLOCK);
-
     if (a->n)
-        LAUNCH(static_cast<unsigned>(a->n), block, 0, on->stream, root_kernel, *a);
+        with_block<EACH_BLOCK>([&](auto block) {
+            auto kernel = root_kernel<block.n>;
+
+            LAUNCH(static_cast<unsigned>(a->n), block.n, 0, on->stream, kernel, *a);
+        });
 }
 
 struct norm2_op {
@@ -227,14 +237,16 @@ struct norm2_op {
     }
 };
 
-__global__ void graft_kernel(struct kernel_graft a, const double *parts, unsigned n_parts)
+template <unsigned BLOCK>
+__global__ void __launch_bounds__(BLOCK)
+    graft_kernel(struct kernel_graft a, const double *parts, unsigned n_parts)
 {
-    double norm = sqrt(all_parts(parts, n_parts));
+    double norm = sqrt(broadcast(all_parts<BLOCK>(parts, n_parts)));
     float by = a.adam && norm > 0 ? static_cast<float>(sqrt(*a.adam) / norm) : 1;
-    uint64_t stride = static_cast<uint64_t>(gridDim.x) * blockDim.x;
+    uint64_t stride = static_cast<uint64_t>(gridDim.x) * BLOCK;
 
-    for (uint64_t k = static_cast<uint64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
-         k < a.rows * a.cols; k += stride)
+    for (uint64_t k = static_cast<uint64_t>(blockIdx.x) * BLOCK + threadIdx.x; k < a.rows * a.cols;
+         k += stride)
         a.to[k / a.cols * a.ld + k % a.cols] = a.x[k] * by;
 }
 
@@ -242,12 +254,16 @@ void cuda_graft(const struct kernel_on *on, const struct kernel_graft *a)
 {
     uint64_t n = a->rows * a->cols;
     double *parts = static_cast<double *>(on->workspace);
-    unsigned block = OPEN_BLOCK(EACH_BLOCK), n_parts = static_cast<unsigned>(cuda_parts(n));
+    unsigned n_parts = static_cast<unsigned>(cuda_parts(n));
 
     if (!n)
         return;
     sum_parts(on, n, parts, norm2_op{a->x});
-    LAUNCH(blocks_for(n, block * 16), block, 0, on->stream, graft_kernel, *a, parts, n_parts);
+    with_block<EACH_BLOCK>([&](auto block) {
+        auto kernel = graft_kernel<block.n>;
+
+        LAUNCH(blocks_for(n, block.n * 16), block.n, 0, on->stream, kernel, *a, parts, n_parts);
+    });
 }
 
 /* ---- SOAP: averages, Adam's step, the order of eigenvectors ---- */

@@ -1,5 +1,5 @@
 /* Plain vectors: cast, scale, normalize, axpy, sum, reduce; bound by memory, one pass each, two for normalize. */
-#include "kernels/cuda_common.cuh"
+#include "kernels/cuda_block.cuh"
 
 struct cast_op {
     struct kernel_cast a;
@@ -143,29 +143,34 @@ struct square_op {
     }
 };
 
-__global__ void __launch_bounds__(1024)
+template <unsigned BLOCK>
+__global__ void __launch_bounds__(BLOCK)
     normalize_kernel(struct kernel_normalize a, const double *parts, unsigned n_parts)
 {
-    double norm = sqrt(all_parts(parts, n_parts)), eps = static_cast<double>(a.eps);
+    double norm = sqrt(broadcast(all_parts<BLOCK>(parts, n_parts)));
+    double eps = static_cast<double>(a.eps);
     struct kernel_scale by = {a.n, a.type, static_cast<float>(1 / (norm < eps ? eps : norm)), a.x};
-    uint64_t stride = static_cast<uint64_t>(gridDim.x) * blockDim.x * PACK;
+    uint64_t stride = static_cast<uint64_t>(gridDim.x) * BLOCK * PACK;
 
-    for (uint64_t i = (static_cast<uint64_t>(blockIdx.x) * blockDim.x + threadIdx.x) * PACK;
-         i < a.n; i += stride)
+    for (uint64_t i = (static_cast<uint64_t>(blockIdx.x) * BLOCK + threadIdx.x) * PACK; i < a.n;
+         i += stride)
         scale_op{by}(i, pack_of(i, a.n));
 }
 
 void cuda_normalize(const struct kernel_on *on, const struct kernel_normalize *a)
 {
     const double *parts = a->norm2 ? a->norm2 : static_cast<double *>(on->workspace);
-    unsigned block = OPEN_BLOCK(EACH_BLOCK),
-             n_parts = a->norm2 ? 1 : static_cast<unsigned>(cuda_parts(a->n));
-    /* every block adds up all parts first: give it something to do afterwards */
-    unsigned grid = blocks_for(a->n, static_cast<uint64_t>(block) * PACK * 8);
+    unsigned n_parts = a->norm2 ? 1 : static_cast<unsigned>(cuda_parts(a->n));
 
     if (!a->n)
         return;
     if (!a->norm2)
         sum_parts(on, a->n, static_cast<double *>(on->workspace), square_op{a->type, a->x});
-    LAUNCH(grid, block, 0, on->stream, normalize_kernel, *a, parts, n_parts);
+    with_block<EACH_BLOCK>([&](auto block) {
+        auto kernel = normalize_kernel<block.n>;
+        /* every block adds up all parts first: give it something to do afterwards */
+        unsigned grid = blocks_for(a->n, static_cast<uint64_t>(block.n) * PACK * 8);
+
+        LAUNCH(grid, block.n, 0, on->stream, kernel, *a, parts, n_parts);
+    });
 }

@@ -68,6 +68,7 @@ if [ -n "$files" ]; then
     few NCCL 2 'nccl\.h'
     few CUDA 4 'cuda|<cublas|<cusolver'
     few BLAS 2 'cblas'
+    few CUB 1 'cub/'
 fi
 other=$(grep -El '#[ 	]*include[ 	]*<cjson/' $files 2>/dev/null | grep -v '^core/json\.h$')
 [ -z "$other" ] || say "cJSON belongs to core/json.h, not to $other"

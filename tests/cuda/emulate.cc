@@ -489,6 +489,18 @@ void *emulate_shared(const void *key, size_t bytes)
     return add_shared(key, bytes);
 }
 
+bool emulate_is_shared(const void *p, size_t bytes)
+{
+    for (unsigned i = 0; i < e.n_sites; i++) {
+        const char *first = static_cast<const char *>(e.sites[i].p);
+        const char *at = static_cast<const char *>(p);
+
+        if (at >= first && at + bytes <= first + e.sites[i].bytes)
+            return true;
+    }
+    return false;
+}
+
 void emulate_run(dim3 grid, dim3 block, size_t shared, void (*thread)(void *), void *arguments)
 {
     uint64_t n = (uint64_t)block.x * block.y * block.z;

@@ -151,6 +151,8 @@ void *emulate_shared(const void *site, size_t bytes);
 #define SHARED(type, name, n)                                                                      \
     static const char name##_site = 0;                                                             \
     type *const name = static_cast<type *>(emulate_shared(&name##_site, sizeof(type) * (n)))
+/* Do `bytes` from p lie in the block's? */
+bool emulate_is_shared(const void *p, size_t bytes);
 #define SHARED_DYNAMIC(type, name)                                                                 \
     type *const name = static_cast<type *>(emulate_shared(nullptr, 0))
 
@@ -166,6 +168,29 @@ template <class F> static inline void emulate_launch(dim3 grid, dim3 block, size
 }
 /* The size of a block that may be any multiple of 32 up to 1024. */
 #define OPEN_BLOCK(n) emulate_block(n)
+/* The same for a kernel that is compiled for its size: f(b), b.n being one of those that tests ask for. */
+template <unsigned N> struct block_of {
+    static constexpr unsigned n = N;
+};
+template <unsigned N, class F> static inline void with_block(F f)
+{
+    switch (emulate_block(N)) {
+    case 32:
+        f(block_of<32>());
+        break;
+    case 96:
+        f(block_of<96>());
+        break;
+    case 256:
+        f(block_of<256>());
+        break;
+    case 512:
+        f(block_of<512>());
+        break;
+    default:
+        emulate_fail("no kernel was compiled for blocks of %u threads", emulate_block(N));
+    }
+}
 #define LAUNCH(grid, block, shared, stream, kernel, ...)                                           \
     ((void)(stream), emulate_launch(grid, block, shared, [=] { kernel(__VA_ARGS__); }))
 #define ALLOW_SHARED(kernel, bytes) ((void)(bytes))

@@ -27,6 +27,10 @@ asked() { # text, variables of make...
 asked 'CUDA=1: no nccl.h in .*; set NCCL_HOME\|CUDA=1: no .*; set CUDA_HOME' CUDA=1 CUDA_HOME="$work"
 mkdir -p "$work/nccl/include" && : >"$work/nccl/include/nccl.h"
 asked "CUDA=1: no $work/nvcc; set CUDA_HOME" CUDA=1 CUDA_HOME="$work" NVCC="$work/nvcc" NCCL_HOME="$work/nccl"
+mkdir -p "$work/bin" && : >"$work/bin/nvcc" && chmod +x "$work/bin/nvcc"
+if [ ! -e /usr/include/cub/block/block_reduce.cuh ]; then
+    asked 'CUDA=1: no cub/block/block_reduce.cuh beside .*nvcc; the toolkit' CUDA=1 CUDA_HOME="$work" NCCL_HOME="$work/nccl"
+fi
 PKG_CONFIG_LIBDIR=$work PKG_CONFIG_PATH='' asked 'MPI=1: pkg-config knows none of' MPI=1
 
 if [ "${SAN:-0}" = 1 ]; then
