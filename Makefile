@@ -346,9 +346,9 @@ bench: $(BENCHES) all
 
 # Training for real on this machine: Newton-Schulz against the BLAS, and layouts side by side on RANKS=4 ranks.
 # For a machine with a GPU: see docs/CLUSTER.md. The bundle runs where nothing can be built.
-# Its ballast-exec has cJSON inside: from libcjson.a, or from CJSON_C=path/to/cJSON.c where the package has only a shared one.
-# With neither it finds libcjson.so in the folder's lib/, and the script says so. It reads plans and JSON, not XML: libxml2 would bring
-# ICU, 30 MiB. Its own reader of XML refuses, and comes before the archive's.
+# Its ballast-exec has cJSON inside: CJSON_C=path/to/cJSON.c, or libcjson.a, or, where the package has only a shared one, the package's
+# source, which apt-get fetches into $(BUILD)/cjson once. With none of them it finds libcjson.so in the folder's lib/, and a line says so.
+# It reads plans and JSON, not XML: libxml2 would bring ICU, 30 MiB. Its own reader of XML refuses, and comes before the archive's.
 CJSON_A  := $(filter /%,$(shell $(CC) -print-file-name=libcjson.a))
 CJSON_C  ?=
 NO_XML := $(XML_SRCS:%.c=$(OBJ)/no-xml/%.o)
@@ -359,14 +359,15 @@ $(OBJ)/no-xml/%.o: %.c $(STAMP)
 
 $(BUILD)/gpu-bundle-exec: $(OBJ)/cli/exec_main.o $(NO_XML) $(LIB) $(BUILD)/linked $(CJSON_A) $(CJSON_C) FORCE
 	$(if $(Q),@echo '  LINK  $@')
-	$(Q)$(if $(CJSON_C),$(CC) -O2 -w -I$(dir $(CJSON_C)) -c -o $(OBJ)/cJSON.o $(CJSON_C))
-	$(Q)$(LINK) -o $@.new $(OBJ)/cli/exec_main.o $(NO_XML) $(LIB) $(LIBS_exec) \
-	  $(or $(if $(CJSON_C),$(OBJ)/cJSON.o),$(CJSON_A),$(JSON_LIBS)) \
+	$(Q)c=$(if $(CJSON_C),'$(CJSON_C)',$(if $(CJSON_A)$(filter 1,$(SAN)),,$$(sh tools/cjson-source.sh '$(BUILD)/cjson'))); \
+	  json='$(or $(CJSON_A),$(JSON_LIBS))'; \
+	  if [ -n "$$c" ]; then json='$(OBJ)/cJSON.o'; $(CC) -O2 -w -I"$$(dirname "$$c")" -c -o "$$json" "$$c" || exit; fi; \
+	  $(LINK) -o $@.new $(OBJ)/cli/exec_main.o $(NO_XML) $(LIB) $(LIBS_exec) $$json \
 	  -Wl,-rpath,'$$ORIGIN/lib',--disable-new-dtags -lm
 	$(Q)mv -f $@.new $@
 
 gpu-bundle: all $(BUILD)/gpu-bundle-exec
-	@BUILD='$(BUILD)' sh tools/gpu-bundle.sh
+	@BUILD='$(BUILD)' CC='$(CC)' sh tools/gpu-bundle.sh
 
 # What the cuda backend calls on the stand-in: a line a layout, algorithm and number of ranks.
 standin: $(OBJ)/tests/cuda/test_backend
@@ -441,10 +442,11 @@ help:
 	@echo '  check-exec    the proof of exec over layouts and ranks, a table, RANKS="1 2 3 4 7 8 64"'
 	@echo '  experiments   every experiment but 90-hardware, into build/experiments'
 	@echo '  gpu-check     all that one NVIDIA GPU can say; gpu-bundle: a folder that does it elsewhere'
+	@echo '                (CJSON_C=path/to/cJSON.c: to be linked in; else libcjson.a or what apt-get has)'
 	@echo '  standin       what the cuda backend calls, run by run, on a stand-in for the GPU'
 	@echo '  format        clang-format all C; format-check only looks'
 	@echo '  install       programs, manual pages, bash completion into DESTDIR PREFIX=$(PREFIX); uninstall'
-	@echo '  install-deps  what run and test do first; NO_INSTALL=1 skips it'
+	@echo '  install-deps  what run and test do first; NO_INSTALL=1 skips it, and fetches no source for gpu-bundle'
 	@echo '  clean         remove build/'
 	@echo
 	@echo 'variables'

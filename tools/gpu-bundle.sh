@@ -1,7 +1,7 @@
 #!/bin/sh
 # gpu-bundle.sh [small] - build/gpu-bundle: a folder that runs on a machine with an NVIDIA GPU and nothing else of ours:
-# ballast-exec with cJSON inside (see the Makefile), the cuda backend, libraries that are neither glibc's nor the GPU's, the kernels' sources, plans
-# and gpu-check.sh. `small`: plans that a CPU can run, for the test of the script.
+# ballast-exec with cJSON inside (see the Makefile), the cuda backend, libraries that are neither glibc's nor the GPU's, the kernels' sources, cJSON's
+# header, which has its licence, plans and gpu-check.sh. `small`: plans that a CPU can run, for the test of the script.
 set -e
 build=${BUILD:-build}
 to=$build/gpu-bundle
@@ -11,6 +11,7 @@ cp tools/gpu-check.sh "$to"
 cp "$build/gpu-bundle-exec" "$to/ballast-exec"
 for so in "$build"/ballast-cuda.so "$build"/ballast-blas.so; do [ -e "$so" ] && cp "$so" "$to"; done
 cp kernels/*.cu kernels/*.cuh kernels/*.h exec/lib_cuda.c kernels/cuda_*.c "$to/src" 2>/dev/null || true
+cp "$(echo '#include <cjson/cJSON.h>' | ${CC:-gcc} -M -x c - | grep -o '/[^ ]*/cJSON\.h' | head -n 1)" "$to/src"
 # what the loader needs of them
 for f in "$to/ballast-exec" "$to"/ballast-cuda.so; do
     [ -e "$f" ] || continue
@@ -52,7 +53,9 @@ plan check-zero3-muon.json "$llama" --gpus 1 -l zero3+gather --seq-len $seq $fp3
 plan owners-$w.json $many --gpus $w -l owner --seq-len 64
 plan replay-ddp.json "$big" --gpus 1 -l ddp --seq-len $((4 * seq))
 rm -f "$moe"
-[ -e "$to/lib/libcjson.so.1" ] && echo "$to: libcjson is beside it, in lib/: no libcjson.a here; CJSON_C=path/to/cJSON.c links it in"
+if ldd "$to/ballast-exec" | grep -q libcjson; then
+    echo "$to: libcjson is beside ballast-exec, in lib/: neither libcjson.a nor its source here; CJSON_C=path/to/cJSON.c links it in"
+fi
 rmdir "$to/lib" 2>/dev/null || true
 size=$(du -sk "$to" | cut -f1)
 echo "$to: $((size / 1024)) MiB"

@@ -28,6 +28,11 @@ pkg_has ompi-c || add libopenmpi-dev
 has mpirun || add openmpi-bin
 has ssh || add openssh-client
 pkg_has openblas || add libopenblas-pthread-dev
+# for tools/cjson-source.sh, which is apt-get's too
+if has apt-get && [ ! -e "$(${CC:-gcc} -print-file-name=libcjson.a 2>/dev/null)" ]; then
+    has patch || add patch
+    has xz || add xz-utils
+fi
 [ -z "$need" ] && exit 0
 
 install="apt-get -o DPkg::Lock::Timeout=300 install -y --no-install-recommends$need"

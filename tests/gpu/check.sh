@@ -33,8 +33,29 @@ if [ ! -e /usr/include/cub/block/block_reduce.cuh ]; then
 fi
 PKG_CONFIG_LIBDIR=$work PKG_CONFIG_PATH='' asked 'MPI=1: pkg-config knows none of' MPI=1
 
+# cJSON's source: what is there is taken, without apt-get; with none to be had it is one line and status 1, and nothing is left behind
+fetch() { # folder, status, start of stdout, start of stderr, environment
+    folder=$1 want=$2 out=$3 err=$4
+    shift 4
+    env "$@" sh tools/cjson-source.sh "$folder" >"$work/log" 2>"$work/err"
+    status=$?
+    case "$status $(cat "$work/log") | $(cat "$work/err")" in
+    "$want $out"*" | $err"*) [ "$(wc -l <"$work/err")" -le 1 ] && good && return ;;
+    esac
+    cat "$work/err" >>"$work/log"
+    bad "cjson-source.sh: status $status, expected $want, '$out' and '$err'"
+}
+if version=$(dpkg-query -W -f '${source:Version}' libcjson-dev 2>/dev/null); then
+    printf '#!/bin/sh\necho "E: no network" >&2\nexit 100\n' >"$work/bin/apt-get" && chmod +x "$work/bin/apt-get"
+    mkdir -p "$work/kept/$version" && : >"$work/kept/$version/cJSON.c"
+    fetch "$work/kept" 0 "$work/kept/$version/cJSON.c" '' PATH="$work/bin:$PATH"
+    fetch "$work/none" 1 '' "cJSON's source: not fetched" NO_INSTALL=1
+    fetch "$work/none" 1 '' "cJSON's source: " NO_INSTALL=0 PATH="$work/bin:$PATH"
+    [ -z "$(ls "$work/none")" ] && good || bad 'cjson-source.sh leaves something behind'
+fi
+
 if [ "${SAN:-0}" = 1 ]; then
-    skipped=1
+    skipped=$((skipped + 1))
     echo 'skipped: the bundle of gpu-check (programs with a sanitizer need its libraries)'
     end
 fi
@@ -43,11 +64,29 @@ export OPENBLAS_NUM_THREADS=1
 mkdir -p "$work/build"
 for f in "$BUILD"/ballast "$BUILD"/ballast-exec "$BUILD"/gpu-bundle-exec "$BUILD"/ballast-*.so; do [ -e "$f" ] && cp "$f" "$work/build"; done
 if BUILD=$work/build sh tools/gpu-bundle.sh small >"$work/log" 2>&1; then good; else bad 'the bundle'; end; fi
+root=$PWD
+case $BUILD in /*) ;; *) BUILD=$root/$BUILD ;; esac
 cd "$work/build/gpu-bundle" || exit 1
 
-# nothing of this machine but glibc: no libcjson on the loader's path, no environment
-where=$(env -i "$(command -v ldd)" ./ballast-exec | sed -n 's/.*libcjson.*=> \([^ ]*\).*/\1/p')
-case $where in '' | "$PWD"/lib/* | "$PWD"/./lib/*) good ;; *) bad "cJSON comes from '$where'" ;; esac
+# nothing of this machine but glibc, and no environment: cJSON is inside where its library or its source was to be had, else in lib/
+if [ -e "$(${CC:-gcc} -print-file-name=libcjson.a)" ] || [ -n "$(find "$BUILD/cjson" -name cJSON.c 2>/dev/null)" ]; then
+    readelf -d ballast-exec >"$work/log" && ! grep -q 'NEEDED.*libcjson' "$work/log" && [ -z "$(find lib -name 'libcjson*' 2>/dev/null)" ] && good ||
+        bad 'ballast-exec needs libcjson'
+    env -i LD_DEBUG=files ./ballast-exec plans/probe.json --steps 1 >"$work/log" 2>&1 && grep -q 'file=libc\.so' "$work/log" && ! grep -q libcjson "$work/log" &&
+        good || bad 'a step loads libcjson'
+    # where a user may have file systems of his own: without the library for once, which its brother has to miss
+    without() {
+        unshare -r -m sh -c 'for f in $(ldconfig -p | sed -n "s/.*libcjson.*=> //p"); do mount --bind /dev/null "$f" || exit 9; done; exec "$@"' sh "$@" >"$work/log" 2>&1
+    }
+    if without true && readelf -d "$BUILD/ballast-exec" | grep -q 'NEEDED.*libcjson' && ! without "$BUILD/ballast-exec" --help; then
+        without ./ballast-exec plans/probe.json --steps 1 && grep -q '^step ' "$work/log" && good || bad 'a step on a machine without libcjson.so'
+    fi
+else
+    where=$(env -i "$(command -v ldd)" ./ballast-exec | sed -n 's/.*libcjson.*=> \([^ ]*\).*/\1/p')
+    case $where in "$PWD"/lib/* | "$PWD"/./lib/*) good ;; *) bad "cJSON comes from '$where'" ;; esac
+    skipped=$((skipped + 1))
+    echo "skipped: cJSON inside the bundle's ballast-exec: neither libcjson.a nor its source"
+fi
 # libxml2 would bring ICU with it
 if env -i "$(command -v ldd)" ./ballast-exec | grep -q 'lib\(xml\|icu\)'; then bad 'libxml2 is linked'; else good; fi
 echo '<system version="1"/>' >"$work/topo.xml"
@@ -72,16 +111,16 @@ status=$?
 [ $status = 1 ] && grep -q '^shadow-llama-muon-bf16 *failed (3)' "$work/log" && good || bad "status $status with a broken plan"
 
 if [ ! -e ballast-cuda.so ]; then
-    skipped=1
+    skipped=$((skipped + 1))
     echo 'skipped: gpu-check on a GPU: ballast-cuda.so was not built'
 elif timeout 20 ./ballast-exec plans/probe.json --steps 1 --backend cuda >"$work/log" 2>&1; then
-    skipped=1
+    skipped=$((skipped + 1))
     echo 'skipped: gpu-check on the GPU of this machine: run make gpu-check'
 else
     timeout 60 sh gpu-check.sh "$work/out3" >"$work/log" 2>&1
     status=$?
     [ $status = 4 ] && [ "$(wc -l <"$work/log")" = 1 ] && good || bad "status $status without a GPU"
-    skipped=1
+    skipped=$((skipped + 1))
     echo 'skipped: gpu-check on a GPU: none here, so the cuda backend was compiled and run on a stand-in only'
 fi
 end
