@@ -62,8 +62,8 @@ BASE_LIBS  = $(JSON_LIBS) $(if $(XML_SRCS),$(XML_LIBS)) -lm
 # Programs may need more than the base.
 LIBS_ballast = $(GLPK_LIBS) $(FIT_LIBS)
 # its shared objects call back into it
-LIBS_exec    = -rdynamic -ldl
-ALL_LIBS     = $(GLPK_LIBS) $(FIT_LIBS) -ldl
+LIBS_exec    = -rdynamic -ldl -pthread
+ALL_LIBS     = $(GLPK_LIBS) $(FIT_LIBS) -ldl -pthread
 
 FOLDERS  := core model layouts planner sim exec kernels cli
 SRCS     := $(sort $(wildcard $(addsuffix /*.c,$(FOLDERS))))
@@ -82,7 +82,7 @@ CUDA_INCLUDES = -isystem $(CUDA_HOME)/include $(if $(filter-out $(CUDA_HOME)/inc
 # CUB: nvcc finds it in its own toolkit (since 13 in cccl/); a toolkit in pieces may lack it.
 CUB_H     := $(firstword $(wildcard $(addsuffix /cub/block/block_reduce.cuh,$(foreach d,$(CUDA_HOME) $(dir $(NVCC)).. /usr,$(d)/include/cccl $(d)/include))))
 CU_SRCS   := $(sort $(wildcard kernels/*.cu))
-CUDA_SRCS := $(sort $(wildcard kernels/cuda_*.c))
+CUDA_SRCS := $(sort $(wildcard kernels/cuda_*.c exec/cuda_*.c))
 HAVE_nvcc := $(shell test -x $(NVCC) && echo 1)
 HAVE_cuda := $(if $(CU_SRCS),$(and $(NCCL_H),$(CUB_H),$(HAVE_nvcc)))
 # Ask for an option, and its absence is an error.
@@ -113,7 +113,7 @@ GRIDS       := $(sort $(wildcard topologies/gemm/*.json))
 # What others measured: `ballast validate` without a file.
 MEASURED    := $(sort $(wildcard experiments/*/measured/*.json))
 # Tests of host code for CUDA need its headers and no library: a stand-in takes their place.
-ON_STANDIN  := tests/cuda/test_backend.c tests/cuda/test_preconditioner.c
+ON_STANDIN  := tests/cuda/test_backend.c tests/cuda/test_errors.c tests/cuda/test_preconditioner.c
 HAVE_standin := $(and $(wildcard $(CUDA_HOME)/include/cublas_v2.h),$(NCCL_H))
 # Those of kernels/*.cu run them on this CPU: tests/cuda/emulate.h before the source, and a C++ compiler of CC's kind.
 ifeq ($(origin CXX),default)

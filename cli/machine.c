@@ -98,6 +98,7 @@ void machine_init(struct machine *m)
 void machine_close(struct machine *m)
 {
     backend_close(&m->b);
+    guard_close(m->guard);
     if (m->open)
         transport_close(&m->t);
     mem_on_failure(NULL);
@@ -223,13 +224,25 @@ static void stay_near(const char *bus_id)
     arena_release(&a);
 }
 
-/* auto takes the first that opens. */
+/* Of the running machine, from whatever thread. */
+static void give_up(const char *what, double seconds)
+{
+    struct err e;
+
+    err_set(&e, ERR_EXTERNAL, "rank %u: %s: %s did not return for %g s", running->t.rank,
+            running->doing, what, seconds);
+    exit(machine_fail(running, &e));
+}
+
+/* auto takes the first that opens, all ranks the same one. */
 static int open_backend(struct machine *m, const struct opts *o, struct err *e)
 {
     enum backend_choice choice = (enum backend_choice)opts_get(o, "backend")->u64;
+    bool alone = choice == CHOICE_CUDA || m->t.size == 1;
     const struct backend_options bo = {.transport = &m->t,
                                        .gemm = m->gemm,
                                        .stay_near = stay_near,
+                                       .guard = m->guard,
                                        .shuffle = opts_get(o, "shuffle")->u64,
                                        .cpu_clock = opts_get(o, "clock")->u64 == 1};
 
@@ -240,10 +253,15 @@ static int open_backend(struct machine *m, const struct opts *o, struct err *e)
         return err_set(e, ERR_USAGE, "--clock cpu counts one thread, and --threads is %llu",
                        (unsigned long long)opts_get(o, "threads")->u64);
     if (choice != CHOICE_CPU) {
-        if (!backend_open(&m->b, programs_beside(&m->arena, "ballast-cuda.so"), &bo, e))
-            return 0;
-        if (choice == CHOICE_CUDA)
-            return err_prefix(e, "--backend cuda");
+        const char *path = programs_beside(&m->arena, "ballast-cuda.so");
+
+        if (alone || !backend_agree(path, &bo, e)) {
+            if (!backend_open(&m->b, path, &bo, e))
+                return 0;
+            /* others may have come further: no way back */
+            if (choice == CHOICE_CUDA || !alone)
+                return err_prefix(e, "--backend cuda");
+        }
         if (m->t.rank == 0)
             fprintf(stderr, "backend: cpu (cuda: %s)\n", e->msg);
     }
@@ -259,6 +277,8 @@ int machine_open(struct machine *m, const struct opts *o, struct err *e)
     if (transport_open(&m->t, mpi ? programs_beside(&m->arena, "ballast-mpi.so") : NULL, e))
         return -1;
     m->open = true;
+    if (m->t.size > 1 && opts_get(o, "backend")->u64 != CHOICE_CPU)
+        m->guard = guard_open(m->t.watchdog_s, give_up);
     if (open_gemm(m, o, e))
         return -1;
     return open_backend(m, o, e);

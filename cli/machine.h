@@ -19,6 +19,7 @@ struct machine {
     const struct kernel_gemm *gemm;
     const char *gemm_name; /* "BLAS" or "reference" */
     void *gemm_handle;
+    struct guard *guard;        /* owned; of several ranks on a device */
     bool open;                  /* the ranks know of each other */
     char doing[TRANSPORT_NOTE]; /* the operation at work */
     struct arena arena;

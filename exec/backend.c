@@ -1,8 +1,27 @@
 #include "exec/backend.h"
 
+#include "core/mem.h"
+
 #include <dlfcn.h>
+#include <stdio.h>
 #include <string.h>
 #include <time.h>
+
+static void *load(const char *path, const struct backend_library **lib, struct err *e)
+{
+    void *handle = dlopen(path, RTLD_NOW);
+
+    if (!handle) {
+        err_set(e, ERR_EXTERNAL, "cannot load %s", dlerror());
+        return NULL;
+    }
+    *lib = dlsym(handle, "backend_library");
+    if (*lib)
+        return handle;
+    dlclose(handle);
+    err_set(e, ERR_EXTERNAL, "'%s' has no backend_library", path);
+    return NULL;
+}
 
 int backend_open(struct backend *b, const char *path, const struct backend_options *o,
                  struct err *e)
@@ -12,14 +31,9 @@ int backend_open(struct backend *b, const char *path, const struct backend_optio
     b->t = o->transport;
     b->cpu_clock = o->cpu_clock;
     if (path) {
-        b->handle = dlopen(path, RTLD_NOW);
-        b->lib = b->handle ? dlsym(b->handle, "backend_library") : NULL;
+        b->handle = load(path, &b->lib, e);
         if (!b->handle)
-            return err_set(e, ERR_EXTERNAL, "cannot load %s", dlerror());
-        if (!b->lib) {
-            dlclose(b->handle);
-            return err_set(e, ERR_EXTERNAL, "'%s' has no backend_library", path);
-        }
+            return -1;
     }
     if (!b->lib->open(b, o, e))
         return 0;
@@ -27,6 +41,25 @@ int backend_open(struct backend *b, const char *path, const struct backend_optio
         dlclose(b->handle);
     b->lib = NULL;
     return -1;
+}
+
+int backend_agree(const char *path, const struct backend_options *o, struct err *e)
+{
+    enum { TEXT = 200 };
+    struct transport *t = o->transport;
+    char mine[TEXT] = "", *all = mem_alloc(t->size, TEXT);
+    const struct backend_library *lib;
+    int status;
+
+    /* it stays loaded: backend_open() is next */
+    if (!load(path, &lib, e) || lib->usable(o, e))
+        snprintf(mine, TEXT, "%.*s", TEXT - 1, e->msg);
+    status = transport_all_gather_control(t, mine, TEXT, all, e);
+    for (uint32_t r = 0; r < t->size && !status; r++)
+        if (all[(size_t)r * TEXT])
+            status = err_set(e, ERR_EXTERNAL, "rank %u: %s", r, all + (size_t)r * TEXT);
+    mem_free(all);
+    return status;
 }
 
 void backend_close(struct backend *b)

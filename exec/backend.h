@@ -15,6 +15,7 @@
 #define BALLAST_EXEC_BACKEND_H
 
 #include "exec/collective.h"
+#include "exec/guard.h"
 #include "exec/transport.h"
 #include "kernels/functions.h"
 #include "model/program.h"
@@ -38,12 +39,15 @@ struct backend_options {
     void (*stay_near)(
         const char *bus_id); /* NULL, or binds the process to the cores near a PCI device */
     bool cpu_clock;          /* cpu: seconds that this thread computed, not those that passed */
+    struct guard *guard;     /* of calls that wait for other ranks, or NULL */
 };
 
 /* What a backend's library exports as `const struct backend_library backend_library`. All calls come from one thread. */
 struct backend_library {
     const char *name;
-    /* ERR_EXTERNAL with one line that says what is missing. */
+    /* Could this rank open it, as far as it can tell alone? ERR_EXTERNAL says what is missing. */
+    int (*usable)(const struct backend_options *o, struct err *e);
+    /* ERR_EXTERNAL with one line that says what is missing. Collective. */
     int (*open)(struct backend *b, const struct backend_options *o, struct err *e);
     void (*close)(struct backend *b);
 
@@ -68,6 +72,8 @@ struct backend_library {
     void (*sync)(struct backend *b);
     /* Seconds of an event, after sync, since some instant that is the same for all events; and the end of all events. */
     double (*seconds)(struct backend *b, uint32_t event);
+    /* Has it passed by now? After a failure too: who failed asks where. */
+    bool (*passed)(struct backend *b, uint32_t event);
     void (*forget)(struct backend *b);
 
     void (*gemm)(struct backend *b, enum stream s, const struct backend_gemm *g);
@@ -109,6 +115,8 @@ extern const struct backend_library backend_cpu;
 int backend_open(struct backend *b, const char *path, const struct backend_options *o,
                  struct err *e);
 void backend_close(struct backend *b);
+/* Collective: -1 on all ranks when the library at `path` is not usable on one of them, with that one's reason. */
+int backend_agree(const char *path, const struct backend_options *o, struct err *e);
 /* -1 with b's first error in e, else 0. */
 int backend_status(const struct backend *b, struct err *e);
 /* n bytes, and the same n when they go back; NULL goes back to nothing. */

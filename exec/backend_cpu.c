@@ -179,6 +179,12 @@ static double cpu_seconds(struct backend *b, uint32_t event)
     return cpu_of(b)->marks[event].at;
 }
 
+static bool cpu_passed(struct backend *b, uint32_t event)
+{
+    BUG_ON(event >= cpu_of(b)->n_marks);
+    return cpu_of(b)->marks[event].passed;
+}
+
 static void cpu_forget(struct backend *b)
 {
     cpu_of(b)->n_marks = 0;
@@ -459,6 +465,7 @@ const struct backend_library backend_cpu = {
     .wait = cpu_wait,
     .sync = cpu_sync,
     .seconds = cpu_seconds,
+    .passed = cpu_passed,
     .forget = cpu_forget,
     .gemm = cpu_gemm,
     .launch = cpu_launch,

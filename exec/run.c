@@ -295,6 +295,12 @@ static void mark(struct exec_run *r, const struct instance *i, uint32_t event)
         m->at[(size_t)i->micro * m->n_units + i->unit] = event;
 }
 
+static int failed_at(struct exec_run *r, const struct instance *i)
+{
+    return err_prefix(r->e, "rank %u: %s of unit %s", r->t->rank, r->p->ops[i->op].name,
+                      r->p->model->units[i->unit].name);
+}
+
 static int play(void *ctx, const struct instance *i)
 {
     struct exec_run *r = ctx;
@@ -333,8 +339,7 @@ static int play(void *ctx, const struct instance *i)
         run_witness(r, i);
     }
     if (status || backend_status(r->b, r->e))
-        return err_prefix(r->e, "rank %u: %s of unit %s", r->t->rank, o->name,
-                          r->p->model->units[i->unit].name);
+        return failed_at(r, i);
     for (uint32_t k = 0; k < o->n_lives; k++) {
         const struct life *l = &o->lives[k];
         int64_t unit = (int64_t)i->unit + l->d_unit;
@@ -355,8 +360,11 @@ static int play(void *ctx, const struct instance *i)
 static int finish(struct exec_run *r)
 {
     float *losses = MEM_NEW(float, r->p->n_micro);
+    const struct run_time *at = NULL;
 
     r->b->lib->sync(r->b);
+    for (size_t i = 0; i < r->n_times && r->b->failed && !at; i++)
+        at = r->b->lib->passed(r->b, r->times[i].end) ? NULL : &r->times[i];
     for (size_t i = 0; i < r->n_times && !r->b->failed; i++) {
         r->times[i].start_s = r->b->lib->seconds(r->b, r->times[i].start);
         r->times[i].end_s = r->b->lib->seconds(r->b, r->times[i].end);
@@ -366,9 +374,10 @@ static int finish(struct exec_run *r)
     for (uint32_t m = 0; m < r->p->n_micro; m++)
         r->loss += (double)losses[m] / r->p->n_micro;
     mem_free(losses);
-    return backend_status(r->b, r->e)
-               ? err_prefix(r->e, "rank %u: step %llu", r->t->rank, (unsigned long long)r->step)
-               : 0;
+    if (!backend_status(r->b, r->e))
+        return 0;
+    return at ? failed_at(r, &at->id)
+              : err_prefix(r->e, "rank %u: step %llu", r->t->rank, (unsigned long long)r->step);
 }
 
 int exec_step(struct exec_run *r, struct err *e)
@@ -562,7 +571,7 @@ int exec_init(struct exec_run *r, const struct plan *plan, const struct program 
     make_marks(r);
     first_weights(r);
     b->lib->sync(b);
-    return backend_status(b, e);
+    return backend_status(b, e) ? err_prefix(e, "rank %u: start", r->t->rank) : 0;
 }
 
 void exec_release(struct exec_run *r)

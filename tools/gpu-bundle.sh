@@ -10,7 +10,7 @@ mkdir -p "$to/plans" "$to/lib" "$to/src"
 cp tools/gpu-check.sh "$to"
 cp "$build/gpu-bundle-exec" "$to/ballast-exec"
 for so in "$build"/ballast-cuda.so "$build"/ballast-blas.so; do [ -e "$so" ] && cp "$so" "$to"; done
-cp kernels/*.cu kernels/*.cuh kernels/*.h exec/lib_cuda.c kernels/cuda_*.c "$to/src" 2>/dev/null || true
+cp kernels/*.cu kernels/*.cuh kernels/*.h exec/lib_cuda.c exec/cuda_* kernels/cuda_*.c "$to/src" 2>/dev/null || true
 cp "$(echo '#include <cjson/cJSON.h>' | ${CC:-gcc} -M -x c - | grep -o '/[^ ]*/cJSON\.h' | head -n 1)" "$to/src"
 # what the loader needs of them
 for f in "$to/ballast-exec" "$to"/ballast-cuda.so; do

@@ -31,6 +31,21 @@ struct standin_calls standin_calls(void);
 /* A fault of the program: the k-th cudaStreamWaitEvent of each rank is forgotten; 0: none. */
 void standin_forget_wait(uint64_t k);
 
+/* A fault of the world, on one rank; until standin_reset(). A backend that has failed drops waits and keeps memory: neither is checked. */
+enum standin_plant {
+    STANDIN_WELL,
+    STANDIN_NO_COMM,   /* ncclCommInitRank fails */
+    STANDIN_NO_CALL,   /* so does every NCCL call after it */
+    STANDIN_SILENT,    /* its calls never reach the others */
+    STANDIN_DIED,      /* nor do they, and the others' communicators say that it is gone */
+    STANDIN_NO_ANSWER, /* nor do they, and the others' ncclCommGetAsyncError fails */
+};
+void standin_plant(enum standin_plant what, int rank);
+/* Every kernel, copy and meeting takes so long, on all ranks. */
+void standin_slow(unsigned ms);
+/* What cudaGetDeviceCount says; 64 until then. */
+void standin_devices(int n);
+
 /* ---- inside tests/cuda/ ---- */
 
 struct CUstream_st;
@@ -58,6 +73,9 @@ void standin_lock(void);
 void standin_unlock(void);
 void standin_count(uint64_t *which);
 extern struct standin_calls standin_counters;
-int standin_rank(void); /* of this thread's device */
+int standin_rank(void);     /* of this thread's device */
+void standin_keep(void *p); /* for ever: somebody may still look at it */
+void standin_reset_nccl(void);
+bool standin_is_planted(void);
 
 #endif

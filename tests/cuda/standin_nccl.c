@@ -44,6 +44,7 @@ struct ncclComm {
     struct shared *shared;
     int rank;
     uint64_t next;
+    bool aborted; /* what is under way ends */
 };
 /* Calls that go together: one task. */
 struct group {
@@ -51,6 +52,9 @@ struct group {
     size_t n, cap;
 };
 
+static enum standin_plant planted;
+static int planted_rank;
+static bool gone;                       /* it has not come to a call */
 static struct shared *comms[MAX_COMMS]; /* by number of the id; under the lock */
 static unsigned made;
 static _Thread_local int depth;
@@ -65,6 +69,29 @@ static size_t bytes_of(const struct item *i)
 static enum dtype dtype_of(ncclDataType_t t)
 {
     return t == ncclFloat32 ? DTYPE_FP32 : t == ncclBfloat16 ? DTYPE_BF16 : DTYPE_FP16;
+}
+
+void standin_plant(enum standin_plant what, int rank)
+{
+    planted = what;
+    planted_rank = rank;
+    gone = false;
+}
+
+bool standin_is_planted(void)
+{
+    return planted != STANDIN_WELL;
+}
+
+void standin_reset_nccl(void)
+{
+    planted = STANDIN_WELL;
+    /* ids that some rank never came to */
+    for (int i = 0; i < MAX_COMMS; i++) {
+        if (comms[i])
+            standin_keep(comms[i]);
+        comms[i] = NULL;
+    }
 }
 
 /* ---- meeting ---- */
@@ -141,6 +168,9 @@ static void arrive(struct item *i)
     m->of[i->comm->rank] = i;
     if (++m->n < s->n || standin_failure())
         return;
+    for (int r = 0; r < s->n; r++)
+        if (m->of[r]->comm->aborted)
+            return;
     perform(m, s->n);
     while (*at != m)
         at = &(*at)->next;
@@ -155,7 +185,7 @@ static void match(struct item *i)
     struct item **others = &i->comm->shared->waiting[from][to][sends], *o = *others;
     struct item **mine = &i->comm->shared->waiting[from][to][!sends];
 
-    if (!o) {
+    if (!o || o->comm->aborted) {
         while (*mine)
             mine = &(*mine)->next;
         *mine = i;
@@ -175,8 +205,14 @@ static void begin(void *args)
 {
     struct group *g = args;
 
+    if (planted >= STANDIN_SILENT && standin_rank() == planted_rank) {
+        gone = true;
+        return;
+    }
     for (size_t k = 0; k < g->n; k++)
-        if (g->item[k].kind >= SEND)
+        if (g->item[k].comm->aborted)
+            continue;
+        else if (g->item[k].kind >= SEND)
             match(&g->item[k]);
         else
             arrive(&g->item[k]);
@@ -188,13 +224,22 @@ static bool done(void *args)
     bool all = true;
 
     for (size_t k = 0; k < g->n; k++)
-        all &= g->item[k].done;
+        all &= g->item[k].done || g->item[k].comm->aborted;
     return all;
 }
 
+/* What was aborted may have met others already. */
 static void end(void *args)
 {
-    mem_free(((struct group *)args)->item);
+    struct group *g = args;
+    bool all = true;
+
+    for (size_t k = 0; k < g->n; k++)
+        all &= g->item[k].done;
+    if (all)
+        mem_free(g->item);
+    else
+        standin_keep(g->item);
 }
 
 /* ---- calls ---- */
@@ -239,6 +284,8 @@ static ncclResult_t call(const struct item *i, cudaStream_t s)
 {
     struct item x = *i;
 
+    if (planted == STANDIN_NO_CALL && standin_rank() == planted_rank)
+        return ncclInvalidUsage;
     standin_count(i->kind >= SEND ? &standin_counters.messages : &standin_counters.collectives);
     if (i->kind < SEND)
         x.index = i->comm->next++;
@@ -348,6 +395,8 @@ ncclResult_t ncclCommInitRank(ncclComm_t *c, int n, ncclUniqueId id, int rank)
 
     memcpy(&k, &id, sizeof(k));
     BUG_ON(k >= MAX_COMMS || n > MAX_RANKS);
+    if (planted == STANDIN_NO_COMM && standin_rank() == planted_rank)
+        return ncclSystemError;
     *c = MEM_NEW(struct ncclComm, 1);
     standin_lock();
     if (!comms[k]) {
@@ -383,17 +432,32 @@ ncclResult_t ncclCommDestroy(ncclComm_t c)
 
 ncclResult_t ncclCommAbort(ncclComm_t c)
 {
-    return ncclCommDestroy(c);
+    standin_lock();
+    c->aborted = true;
+    standin_unlock();
+    standin_keep(c);
+    standin_keep(c->shared);
+    return ncclSuccess;
 }
 
 ncclResult_t ncclCommGetAsyncError(ncclComm_t c, ncclResult_t *r)
 {
+    bool other = standin_rank() != planted_rank && gone;
+
     (void)c;
-    *r = standin_failure() ? ncclInternalError : ncclSuccess;
-    return ncclSuccess;
+    *r = standin_failure()                  ? ncclInternalError
+         : planted == STANDIN_DIED && other ? ncclRemoteError
+                                            : ncclSuccess;
+    return planted == STANDIN_NO_ANSWER && other ? ncclInvalidArgument : ncclSuccess;
 }
 
 const char *ncclGetErrorString(ncclResult_t r)
 {
-    return r == ncclSuccess ? "no error" : standin_failure() ? standin_failure() : "an error";
+    return standin_failure()          ? standin_failure()
+           : r == ncclSuccess         ? "no error"
+           : r == ncclSystemError     ? "a system's error"
+           : r == ncclRemoteError     ? "another rank is gone"
+           : r == ncclInvalidUsage    ? "a wrong use"
+           : r == ncclInvalidArgument ? "a wrong argument"
+                                      : "an error";
 }

@@ -64,6 +64,8 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static _Thread_local struct device *here;
 static char failure[600];
 static uint64_t seed, forgotten;
+static int n_devices = 64;
+static unsigned slow_ms;
 struct standin_calls standin_counters;
 
 void standin_lock(void)
@@ -81,7 +83,20 @@ void standin_reset(uint64_t s)
     failure[0] = 0;
     seed = s;
     forgotten = 0;
+    n_devices = 64;
+    slow_ms = 0;
+    standin_reset_nccl();
     memset(&standin_counters, 0, sizeof(standin_counters));
+}
+
+void standin_slow(unsigned ms)
+{
+    slow_ms = ms;
+}
+
+void standin_devices(int n)
+{
+    n_devices = n;
 }
 
 void standin_forget_wait(uint64_t k)
@@ -149,6 +164,8 @@ static void see(struct CUstream_st *s, const char *name, const struct standin_ra
                        s->id,           s->clock[s->id],        name};
     size_t kept = 0;
 
+    if (standin_is_planted())
+        return;
     if (!allocated(d, r->p, r->n)) {
         standin_fail("%s %s %zu bytes that are not allocated", name, r->write ? "writes" : "reads",
                      r->n);
@@ -252,7 +269,10 @@ static void drop(struct mark *m)
 static void run_first(struct CUstream_st *s)
 {
     struct queued *q = s->head;
+    struct timespec slow = {0, slow_ms * 1000000L};
 
+    if (slow_ms && q->t.name)
+        nanosleep(&slow, NULL);
     if (!q->begun) {
         join(s->clock, q->host);
         if (q->wait)
@@ -338,8 +358,8 @@ static void drain(struct CUstream_st *s)
 
 cudaError_t cudaGetDeviceCount(int *n)
 {
-    *n = 64;
-    return cudaSuccess;
+    *n = n_devices;
+    return n_devices ? cudaSuccess : cudaErrorNoDevice;
 }
 
 cudaError_t cudaSetDevice(int k)
@@ -418,15 +438,14 @@ cudaError_t cudaStreamCreateWithFlags(cudaStream_t *s, unsigned flags)
     return state();
 }
 
-/* After a failure calls that never met are still known to other ranks: they are kept. */
-static void bury(struct queued *q)
+void standin_keep(void *p)
 {
-    static void **graves;
+    static void **kept;
     static size_t n, cap;
 
     standin_lock();
-    graves = mem_grow(graves, &cap, n + 1, sizeof(*graves));
-    graves[n++] = q->t.args;
+    kept = mem_grow(kept, &cap, n + 1, sizeof(*kept));
+    kept[n++] = p;
     standin_unlock();
 }
 
@@ -448,8 +467,8 @@ cudaError_t cudaStreamDestroy(cudaStream_t s)
         }
         drop(q->record);
         drop(q->wait);
-        if (q->t.begin)
-            bury(q);
+        if (q->t.begin) /* a call that never met is still known to other ranks */
+            standin_keep(q->t.args);
         else
             mem_free(q->t.args);
         mem_free(q);
@@ -460,7 +479,7 @@ cudaError_t cudaStreamDestroy(cudaStream_t s)
         left |= d->stream[i] != NULL;
     if (left)
         return state();
-    if (d->n_pieces)
+    if (d->n_pieces && !standin_is_planted())
         standin_fail("%zu pieces of device memory are not given back", d->n_pieces);
     for (size_t i = 0; i < d->n_pieces; i++)
         mem_free(d->piece[i].p);
@@ -524,6 +543,11 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t s, cudaEvent_t e, unsigned flags)
     q->wait = e->mark;
     e->mark->refs++;
     return state();
+}
+
+cudaError_t cudaEventQuery(cudaEvent_t e)
+{
+    return failure[0] ? cudaErrorUnknown : e->mark->passed ? cudaSuccess : cudaErrorNotReady;
 }
 
 cudaError_t cudaEventElapsedTime(float *ms, cudaEvent_t a, cudaEvent_t b)
