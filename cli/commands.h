@@ -22,5 +22,6 @@ int cmd_doctor(int argc, char **argv, struct err *e);
 int calibrate_main(int argc, char **argv);
 /* `ballast exec rates`, likewise. */
 int rates_main(int argc, char **argv);
+int kernels_main(int argc, char **argv);
 
 #endif

@@ -396,6 +396,9 @@ static int help(struct session *s)
     printf(
         "ballast-exec %s: replays a plan on this machine and compares it with its prediction\n\n"
         "usage: [mpirun -np N] ballast-exec PLAN [--check | --shadow | --owners] [options]\n"
+        "       ballast-exec kernels [options]        kernels beside the CPU's that no step "
+        "launches by "
+        "itself\n"
         "       ballast-exec rates [options]          what products and Newton-Schulz reach here\n"
         "       [mpirun -np N] ballast-exec calibrate [options]\n\n"
         "--check ends with `check: bitwise equal` or, for +stock, `check: within N ulp` "
@@ -420,6 +423,8 @@ int main(int argc, char **argv)
     signal(SIGPIPE, SIG_IGN);
     if (argc > 1 && !strcmp(argv[1], "calibrate"))
         return calibrate_main(argc - 1, argv + 1);
+    if (argc > 1 && !strcmp(argv[1], "kernels"))
+        return kernels_main(argc - 1, argv + 1);
     if (argc > 1 && !strcmp(argv[1], "rates"))
         return rates_main(argc - 1, argv + 1);
     memset(&s, 0, sizeof(s));

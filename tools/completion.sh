@@ -57,8 +57,10 @@ _ballast() {
     COMPREPLY=()
     if [ "\${command##*/}" = ballast-exec ]; then
         command=exec
-        [ "\$first" = calibrate ] && command=calibrate
-        [ "\$COMP_CWORD" = 1 ] && words=calibrate
+        case \$first in
+        calibrate | rates | kernels) command=\$first ;;
+        esac
+        [ "\$COMP_CWORD" = 1 ] && words='calibrate rates kernels'
     elif [ "\$COMP_CWORD" = 1 ]; then
         COMPREPLY=(\$(compgen -W "$(echo $commands) help --help --version" -- "\$word"))
         return
@@ -77,6 +79,10 @@ for c in $commands; do
     *) "$folder/ballast" "$c" --help >"$help" || exit 1 ;;
     esac
     one "$c" "$help"
+done
+for c in rates kernels; do
+    "$folder/ballast-exec" $c --help >"$help" || exit 1
+    one $c "$help"
 done
 cat <<END
     esac

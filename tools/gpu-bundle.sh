@@ -28,11 +28,12 @@ if [ "$1" = small ]; then
     llama=block:layers=1,hidden=64,ffn=160,heads=4,kv-heads=2,mlp=swiglu,vocab=200
     gpt=block:layers=1,hidden=64,ffn=160,heads=4,mlp=gelu,vocab=200
     plain=block:layers=1,hidden=64,ffn=160,heads=4
-    big=$llama many=$llama w=4 seq=32
+    big=$llama wide=$llama many=$llama w=4 seq=32
 else
     llama=block:layers=1,hidden=384,ffn=1024,heads=6,kv-heads=2,mlp=swiglu,vocab=2048
     gpt=block:layers=1,hidden=384,ffn=1536,heads=6,mlp=gelu,vocab=2048
     plain=block:layers=1,hidden=384,ffn=1000,heads=6
+    wide=block:layers=1,hidden=1024,ffn=3072,heads=16,kv-heads=8,mlp=swiglu,vocab=16384 # of a 0.6 B model
     big=block:layers=2,hidden=4096,ffn=14336,heads=32,kv-heads=8,mlp=swiglu,vocab=32000 many=qwen3-8b w=64 seq=512
 fi
 fp32='--param-dtype fp32 --grad-dtype fp32 --master-weights no'
@@ -40,6 +41,7 @@ plan probe.json "$plain" --gpus 1 -l ddp --seq-len 16
 for d in fp32 bf16 fp16; do
     plan shadow-llama-muon-$d.json "$llama" --gpus 1 -l ddp --seq-len $seq --param-dtype $d --grad-dtype $d
 done
+plan shadow-wide-muon-bf16.json "$wide" --gpus 1 -l ddp --seq-len $seq
 plan shadow-gpt-shampoo-bf16.json "$gpt" --gpus 1 -l ddp --seq-len $seq --optimizer shampoo
 plan shadow-block-soap-fp32.json "$plain" --gpus 1 -l ddp --seq-len $seq --optimizer soap $fp32
 plan shadow-gpt-adamw-fp16.json "$gpt" --gpus 1 -l ddp --seq-len $seq --optimizer adamw --param-dtype fp16 --grad-dtype fp16

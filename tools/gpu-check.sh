@@ -1,6 +1,6 @@
 #!/bin/sh
 # gpu-check.sh [FOLDER] - everything that a machine with one NVIDIA GPU can say about ballast, in under 6 minutes: all kernels
-# beside the CPU's, rates, a device profile, the proof on one rank, owners in turn, predicted beside measured.
+# beside the CPU's (shadow, kernels), rates, a device profile, the proof on one rank, owners in turn, predicted beside measured.
 #
 # Runs from the repository (`make gpu-check` builds first) or from the folder that `make gpu-bundle` leaves, which holds
 # programs, plans and the libraries that are not glibc's; cuBLAS and the driver are the machine's. Results go to FOLDER
@@ -71,8 +71,10 @@ step() {
 
 for p in "$plans"/shadow-*.json; do
     n=$(basename "$p" .json)
-    step "$n" 90 "$p" --shadow --steps 1 --backend "${BACKEND:-cuda}"
+    step "$n" 120 "$p" --shadow --steps 1 --backend "${BACKEND:-cuda}"
 done
+# those that no step launches by itself
+step kernels 90 kernels --width "$([ "${BACKEND:-cuda}" = cuda ] && echo 2048 || echo 64)" --backend "${BACKEND:-cuda}"
 step rates 60 rates --backend "${BACKEND:-cuda}"
 # the profile is what calibrate writes with -o; its table goes to the log
 began=$(date +%s)

@@ -127,11 +127,19 @@ ballast\-exec \- run a plan of ballast on this machine, and measure the machine
 [\fBmpirun \-np\fR \fIN\fR]
 .B ballast\-exec calibrate
 [options]
+.br
+.B ballast\-exec rates
+[options]
+.br
+.B ballast\-exec kernels
+[options]
 .SH DESCRIPTION
 END
     "$folder/ballast-exec" --help | help_to_roff '' ''
-    echo '.SH "BALLAST\-EXEC CALIBRATE"'
-    "$folder/ballast-exec" calibrate --help | help_to_roff '' ''
+    for c in calibrate rates kernels; do
+        printf '.SH "BALLAST\\-EXEC %s"\n' "$(echo "$c" | tr a-z A-Z)"
+        "$folder/ballast-exec" $c --help | help_to_roff '' ''
+    done
     footer
     cat <<'END'
 .SH FILES

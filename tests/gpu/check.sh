@@ -104,7 +104,12 @@ BACKEND=cpu timeout 300 sh gpu-check.sh "$work/out" >"$work/log" 2>&1
 status=$?
 [ $status = 0 ] && grep -q '^gpu-check: all well' "$work/log" && good || bad "status $status on the cpu backend"
 n=$(grep -c '"step": .*"status": 0' "$work/out/summary.json")
-[ "$n" = 13 ] && good || bad "$n steps in summary.json, expected 13"
+[ "$n" = 15 ] && good || bad "$n steps in summary.json, expected 15"
+# between them they have looked at every kernel there is
+cat "$work"/out/shadow-*.json "$work/out/kernels.json" | sed -n 's/.*"kernel": "\([a-z_0-9]*\)".*/\1/p' | sort -u >"$work/seen"
+sed -n 's/^ *X(\([a-z_0-9]*\), kernel_.*/\1/p' "$root/kernels/functions.h" | sort -u >"$work/all"
+missing=$(comm -13 "$work/seen" "$work/all" | tr '\n' ' ')
+[ "$(wc -l <"$work/all")" -ge 50 ] && [ -z "$missing" ] && good || bad "gpu-check compares no $missing"
 
 # a wrong answer has to reach the status: a plan of shadow is replaced by no plan
 echo '{}' >plans/shadow-llama-muon-bf16.json
