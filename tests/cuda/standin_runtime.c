@@ -292,7 +292,7 @@ static void run_first(struct CUstream_st *s)
         q->record->passed = true;
         memcpy(q->record->clock, s->clock, sizeof(s->clock));
     }
-    if (q->t.run && !failure[0])
+    if (q->t.run && (!failure[0] || q->t.begin)) /* a meeting's gives its calls back */
         q->t.run(q->t.args);
     if (q->free_it) {
         char *p = *(char **)q->t.args;
