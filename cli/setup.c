@@ -32,6 +32,7 @@ static const char *const adamw_kernels[] = {
     ADAMW_KERNELS(X)
 #undef X
         NULL};
+static const char *const grad_syncs[] = {"every", "last", NULL};
 static const char *const ns_kernels[] = {"gemm", "symmetric", NULL};
 static const char *const dtypes[] = {"fp32", "bf16", "fp16", NULL};
 static const char *const yes_no[] = {"no", "yes", NULL};
@@ -235,6 +236,12 @@ const struct opt setup_options[] = {
      .dflt = "no",
      .help =
          "products of layers in fp8, scaled as they come: the device's rate, compared with no run"},
+    {.name = "grad-sync",
+     .type = OPT_CHOICE,
+     .choices = grad_syncs,
+     .dflt = "every",
+     .help = "zero3: gradients are reduced in every micro-batch, or stay whole and are in the last "
+             "(no_sync)"},
     {.name = "overlap-refresh",
      .type = OPT_CHOICE,
      .choices = yes_no,
@@ -347,6 +354,7 @@ static int read_job(struct setup *s, struct err *e)
         .ns_symmetric = opts_get(o, "ns-kernels")->u64 == 1,
         .cuda_graphs = opts_get(o, "cuda-graphs")->u64 == 1,
         .fp8 = opts_get(o, "fp8")->u64 == 1,
+        .sync_last = opts_get(o, "grad-sync")->u64 == 1,
         .overlap_refresh = opts_get(o, "overlap-refresh")->u64 == 1,
         .price_per_gpu_hour =
             opts_get(o, "price")->set ? opts_get(o, "price")->d : s->cluster.price_per_gpu_hour,
@@ -560,7 +568,8 @@ int setup_plan(const struct setup *s, uint64_t nodes, const char *layout, struct
 int setup_check_used(struct setup *s, const char *const *layouts, size_t n, struct err *e)
 {
     const char *adamw = s->job.optimizer == OPTIMIZER_ADAMW ? " of matrices under adamw" : "";
-    bool owner = false, bucket = false, cut = false, whole = false, refresh = false, local = false;
+    bool owner = false, bucket = false, cut = false, whole = false, refresh = false, local = false,
+         shards = false, groups = false;
     struct arena a;
 
     arena_init(&a);
@@ -581,6 +590,8 @@ int setup_check_used(struct setup *s, const char *const *layouts, size_t n, stru
         owner |= st == STRATEGY_OWNER && s->job.optimizer != OPTIMIZER_ADAMW;
         whole |= st != STRATEGY_STOCK;
         local |= st == STRATEGY_OWNER || st == STRATEGY_REPLICATED;
+        shards |= l->shard_grads;
+        groups |= l->groups == GROUPS_NODE;
         refresh |= l->shard_states && !l->shard_params;
         bucket |= !l->shard_grads;
         cut |= l->shard_params;
@@ -614,6 +625,12 @@ int setup_check_used(struct setup *s, const char *const *layouts, size_t n, stru
             e, ERR_INVALID,
             "--ns-batch has no effect: only muon on whole matrices, under ddp or owners, "
             "batches them");
+    if (s->job.sync_last && groups)
+        return err_set(
+            e, ERR_UNSUPPORTED,
+            "--grad-sync last: hsdp and mics reduce in every micro-batch in this version");
+    if (opts_get(s->opts, "grad-sync")->set == OPT_FROM_CLI && !shards)
+        return err_set(e, ERR_INVALID, "--grad-sync has no effect: no layout here cuts gradients");
     if (opts_get(s->opts, "overlap-refresh")->set == OPT_FROM_CLI && !refresh)
         return err_set(e, ERR_INVALID,
                        "--overlap-refresh has no effect: only zero1 refreshes parameters");

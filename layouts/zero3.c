@@ -6,6 +6,8 @@
  * +owner (MatrixFSDP): each matrix is whole on one owner, the vectors of a unit on a tail owner; embedding and head are
  * cut by rows. Owners send their segments in forward and backward and receive reduced gradients; the step moves nothing.
  *
+ * With --grad-sync last whole gradients stay on every rank over the micro-batches and are reduced in the last: m G becomes G.
+ *
  * Bytes sent by all ranks, U the bytes of a unit (padded chunks or owner segments), m micro-batches:
  * m (W-1) (U_forward + U_backward + G), where units that stay gathered (last; first when tied) need no second gather;
  * in the step (W-1) times the padded bytes of what is gathered. With groups of fewer ranks (hsdp.c) W is a group's, and each
@@ -38,10 +40,17 @@ static void whole_copies(struct lower *l)
     l->move.reduce_bytes = v;
 }
 
+/* PyTorch's no_sync: of several micro-batches the first ones leave their gradients whole where they are. One is reduced as ever. */
+static bool zero3_syncs_last(const struct plan *plan)
+{
+    return plan->job.sync_last && plan->job.grad_accum > 1;
+}
+
 int zero3_lower_groups(const struct plan *plan, enum stream replicate, struct arena *a,
                        struct program *p, struct err *e)
 {
     bool owner = plan->strategy == STRATEGY_OWNER, many = plan_shards(plan) > 1;
+    bool last = many && zero3_syncs_last(plan);
     struct segment_table t;
     struct lower l;
     struct matrix_step step = {.work = owner ? WORK_BY_OWNER : WORK_ALL,
@@ -53,9 +62,9 @@ int zero3_lower_groups(const struct plan *plan, enum stream replicate, struct ar
 
     if (lower_begin(&l, plan, a, p, e))
         return -1;
-    l.move.reduce_when = WHEN_ALWAYS;
+    l.move.reduce_when = last ? WHEN_LAST : WHEN_ALWAYS;
     l.move.gather = many;
-    l.move.full_grads = !many;
+    l.move.full_grads = !many || last;
     if (many && l.replica != PROGRAM_NONE)
         l.move.replicate = replicate;
     else if (l.replica != PROGRAM_NONE)
@@ -63,13 +72,15 @@ int zero3_lower_groups(const struct plan *plan, enum stream replicate, struct ar
     if (many) {
         l.move.gather_bytes = even_bytes(plan, plan->job.param_dtype, a, 1);
         l.move.reduce_bytes = even_bytes(plan, plan->job.grad_dtype, a, 1);
-        l.move.grad_bytes = even_bytes(plan, plan->job.grad_dtype, a, l.shards);
+        if (!last)
+            l.move.grad_bytes = even_bytes(plan, plan->job.grad_dtype, a, l.shards);
     }
     if (many && owner) {
         t = part_owner_segments(plan, plan->job.param_dtype, a);
         l.move.gather_table = program_add_segments(&l.b, &t);
         t = part_owner_segments(plan, plan->job.grad_dtype, a);
-        l.move.reduce_table = l.move.grad_table = program_add_segments(&l.b, &t);
+        l.move.reduce_table = program_add_segments(&l.b, &t);
+        l.move.grad_table = last ? PROGRAM_NONE : l.move.reduce_table;
     }
     lower_resident(&l);
     lower_forward_backward(&l);
@@ -128,7 +139,8 @@ int zero3_formula(const struct plan *plan, uint64_t bytes[PHASE_N], struct err *
     }
     all_groups = plan->world / w * (w - 1);
     bytes[PHASE_FORWARD] = j->grad_accum * all_groups * gather;
-    bytes[PHASE_BACKWARD] = j->grad_accum * all_groups * (again + grads);
+    bytes[PHASE_BACKWARD] =
+        all_groups * (j->grad_accum * again + (zero3_syncs_last(plan) ? 1 : j->grad_accum) * grads);
     if (plan->strategy != STRATEGY_OWNER)
         bytes[PHASE_OPTIMIZER] = all_groups * step_bytes(plan);
     return 0;

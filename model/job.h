@@ -61,10 +61,12 @@ struct job {
     enum adamw_kernels adamw;
     uint64_t
         ns_batch; /* workspace up to which matrices of one shape share a Newton-Schulz, bytes; 0: one by one */
-    bool ns_symmetric;    /* Newton-Schulz's symmetric products by kernels that work one triangle */
-    bool cuda_graphs;     /* the host launches the step as a whole */
-    bool overlap_refresh; /* zero1: the last step's refresh beside forward, unit by unit */
-    bool fp8;             /* products of layers, scaled as they come */
+    bool ns_symmetric; /* Newton-Schulz's symmetric products by kernels that work one triangle */
+    bool cuda_graphs;  /* the host launches the step as a whole */
+    bool
+        sync_last; /* zero3: gradients stay whole over the micro-batches, and are reduced in the last */
+    bool overlap_refresh;      /* zero1: the last step's refresh beside forward, unit by unit */
+    bool fp8;                  /* products of layers, scaled as they come */
     double price_per_gpu_hour; /* 0: the cluster's */
 };
 

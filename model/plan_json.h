@@ -10,20 +10,22 @@ enum { PLAN_VERSION = 1, PLAN_COLUMNS = 12 };
 
 /* NULL-terminated, indexed by the enum. */
 extern const char *const plan_dtypes[],
-    *const plan_roles[], *const plan_slots[],
-                             *const plan_optimizers[],
-                                 *const plan_rules[],
-                                     *const plan_strategies[],
-                                         *const plan_algos[],
-                                             *const plan_frameworks[],
-                                                 *const plan_adamw[],
-                                                     *const plan_ns_kernels[],
-                                                         *const plan_recomputes[],
-                                                             *const plan_unit_kinds[],
-                                                                 *const plan_norms[],
-                                                                     *const plan_acts[],
-                                                                         *const plan_positions[],
-                                                                             *const plan_mixers[];
+    *const plan_roles[],
+        *const plan_slots[],
+            *const plan_optimizers[],
+                *const plan_rules[],
+                    *const plan_strategies[],
+                        *const plan_algos[],
+                            *const plan_frameworks[],
+                                *const plan_adamw[],
+                                    *const plan_ns_kernels[],
+                                        *const plan_grad_syncs[],
+                                            *const plan_recomputes[],
+                                                *const plan_unit_kinds[],
+                                                    *const plan_norms[],
+                                                        *const plan_acts[],
+                                                            *const plan_positions[],
+                                                                *const plan_mixers[];
 /* Cells of a tensor's row; the last stands for one cell a dimension. */
 extern const char *const plan_columns[];
 

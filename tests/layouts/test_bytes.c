@@ -70,6 +70,11 @@ START_TEST(formulas_equal_programs_for_every_layout_optimizer_world_and_model)
                     j.overlap_refresh = true;
                     agree(plans_models[m], plans_layouts[l], &j, plans_worlds[w], ALGO_AUTO);
                     j.overlap_refresh = false;
+                    j.sync_last = true;
+                    if (strncmp(plans_layouts[l], "hsdp", 4) &&
+                        strncmp(plans_layouts[l], "mics", 4))
+                        agree(plans_models[m], plans_layouts[l], &j, plans_worlds[w], ALGO_AUTO);
+                    j.sync_last = false;
                 }
 }
 END_TEST
