@@ -62,7 +62,7 @@ static int replace_cluster(const struct opts *o, struct arena *a, struct plan *p
     if (cluster_resize(&c, plan->job.nodes, e))
         return -1;
     plan->cluster = c;
-    return 0;
+    return layout_check(plan, e) ? err_prefix(e, "--cluster '%s'", c.name) : 0;
 }
 
 /* The names in a plan file that only planner/ knows. */

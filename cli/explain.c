@@ -225,6 +225,28 @@ static void try_compiled(struct search *s)
     try_it(s, &p, false, "--framework fsdp2-compiled", "compiled layers");
 }
 
+static void try_refresh(struct search *s)
+{
+    struct plan p = again(s);
+
+    if (strcmp(s->out->base->plan->layout, "zero1") != 0 || p.job.gpus == 1 ||
+        p.job.overlap_refresh)
+        return;
+    p.job.overlap_refresh = true;
+    try_it(s, &p, false, "--overlap-refresh yes", "beside the next forward");
+}
+
+static void try_symmetric(struct search *s)
+{
+    struct plan p = again(s);
+
+    if (p.job.optimizer != OPTIMIZER_MUON || s->out->base->plan->strategy == STRATEGY_STOCK ||
+        p.job.ns_symmetric)
+        return;
+    p.job.ns_symmetric = true;
+    try_it(s, &p, false, "--ns-kernels symmetric", "kernels of their own");
+}
+
 static void try_nics(struct search *s)
 {
     const struct plan *base = s->out->base->plan;
@@ -317,6 +339,8 @@ void explain_find(const struct evaluation *base, struct arena *a, struct explana
     try_batch(&s);
     try_dtypes(&s);
     try_compiled(&s);
+    try_refresh(&s);
+    try_symmetric(&s);
     try_nics(&s);
     qsort(out->list, out->n, sizeof(*out->list), best_first);
     choose_best(out);

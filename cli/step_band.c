@@ -1,5 +1,7 @@
 #include "cli/step_band.h"
 
+#include "core/strbuf.h"
+
 #include <math.h>
 #include <string.h>
 
@@ -33,15 +35,52 @@ static const struct {
      "matrixfsdp: blocks of 16 to 128 layers on 8 to 64 A100; stock"},
 };
 
+/* What a cluster is made of, without where its numbers come from. */
+static void describe(const struct cluster *c, struct strbuf *text)
+{
+    struct cluster bare = *c;
+    cJSON *tree;
+
+    bare.sources = NULL;
+    bare.summary = bare.source = "";
+    tree = cluster_to_json(&bare);
+    json_print(tree, false, text);
+    json_free(tree);
+}
+
+/* A bundled machine as it is: an edited file keeps the name, and not what was measured. */
+static bool as_bundled(const struct cluster *c)
+{
+    struct strbuf one, two;
+    struct cluster bundled;
+    struct arena a;
+    struct err e;
+    bool same = false;
+
+    if (strpbrk(c->name, ":/."))
+        return false;
+    arena_init(&a);
+    strbuf_init(&one);
+    strbuf_init(&two);
+    if (!cluster_load(c->name, &a, &bundled, &e)) {
+        describe(c, &one);
+        describe(&bundled, &two);
+        same = one.len == two.len && !memcmp(one.s, two.s, one.len);
+    }
+    strbuf_release(&one);
+    strbuf_release(&two);
+    arena_release(&a);
+    return same;
+}
+
 /* Jobs of the kind that was measured: a bundled machine as it is, models and sequences of the size of the rows, 16-bit parameters. */
 static bool usual(const struct plan *plan, bool muon)
 {
     const struct job *j = &plan->job;
 
-    return !strpbrk(plan->cluster.name, ":/.") && plan->model.total_params >= (muon ? 1e9 : 1e8) &&
-           j->seq_len >= 1024 && j->seq_len <= 16384 && j->param_dtype != DTYPE_FP32 &&
-           j->ns_steps <= 5 && !j->ns_symmetric && !j->cuda_graphs && !j->fp8 &&
-           !j->overlap_refresh && !j->sync_last;
+    return plan->model.total_params >= (muon ? 1e9 : 1e8) && j->seq_len >= 1024 &&
+           j->seq_len <= 16384 && j->param_dtype != DTYPE_FP32 && j->ns_steps <= 5 &&
+           !j->ns_symmetric && !j->cuda_graphs && !j->fp8 && !j->overlap_refresh && !j->sync_last;
 }
 
 double step_band(const struct plan *plan, const char **basis)
@@ -53,7 +92,8 @@ double step_band(const struct plan *plan, const char **basis)
             !strcmp(plan->layout_full, covered[i].layout) &&
             (j->optimizer == OPTIMIZER_MUON) == covered[i].muon &&
             (j->optimizer == OPTIMIZER_ADAMW) != covered[i].muon &&
-            j->framework == covered[i].framework && j->gpus <= covered[i].most_gpus) {
+            j->framework == covered[i].framework && j->gpus <= covered[i].most_gpus &&
+            as_bundled(&plan->cluster)) {
             *basis = covered[i].basis;
             return covered[i].percent;
         }

@@ -66,6 +66,9 @@ static int run_row(const struct json_at *at, struct step_row *m, const char *opt
     snprintf(number, sizeof(number), "%llu", (unsigned long long)m->gpus);
     if (!status && m->gpus)
         status = opts_set(&o, "gpus", number, OPT_FROM_CLI, e);
+    snprintf(number, sizeof(number), "%llu", (unsigned long long)m->nodes);
+    if (!status && m->nodes)
+        status = opts_set(&o, "nodes", number, OPT_FROM_CLI, e);
     if (!status)
         status = setup_init(&s, &o, m->model, e);
     if (!status) {

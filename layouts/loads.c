@@ -241,6 +241,20 @@ static int check_solution(const struct plan *plan, struct err *e)
     return 0;
 }
 
+/* What the command line refuses of kernels. */
+static int check_kernels(const struct plan *plan, struct err *e)
+{
+    const struct job *j = &plan->job;
+
+    if (j->fp8 && plan->cluster.device.fp8_share <= 0)
+        return err_set(e, ERR_INVALID, "job.fp8 is true, but '%.60s' has no fp8 (device.fp8_share)",
+                       plan->cluster.device.name);
+    if (j->fp8 && j->param_dtype == DTYPE_FP32)
+        return err_set(e, ERR_INVALID,
+                       "job.fp8 is true, but job.param_dtype is fp32, expected bf16 or fp16");
+    return 0;
+}
+
 int layout_check(const struct plan *plan, struct err *e)
 {
     struct plan want = *plan;
@@ -248,7 +262,7 @@ int layout_check(const struct plan *plan, struct err *e)
     int status = -1;
 
     arena_init(&a);
-    if (layout_place(&want, &a, e))
+    if (layout_place(&want, &a, e) || check_kernels(plan, e))
         goto out;
     if (strcmp(plan->layout, want.layout) != 0 ||
         strcmp(plan->layout_full, want.layout_full) != 0 || plan->strategy != want.strategy) {

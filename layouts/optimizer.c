@@ -534,7 +534,7 @@ void lower_matrix_step(struct lower *l, const struct matrix_step *s)
         if (s->cut_table != PROGRAM_NONE)
             x.after = cut_gather(l, s, l->grads, &x.after, 1);
         x.work = matrix_work(l, s->work, ITEMS_ALL, !s->sharded && s->cut_table == PROGRAM_NONE);
-        x.share = s->sharded ? 1.0 / l->n : 1.0;
+        x.share = s->sharded ? 1.0 / l->shards : 1.0;
         matrix_loop(l, &step, &x);
     }
 }

@@ -127,7 +127,7 @@ static int read_job(struct reader *r, const struct json_at *top)
         u32(&at, "ep", 1, 1, &j->ep, e) ||
         ENUM(&at, "framework", plan_frameworks, j->framework, e) ||
         ENUM_OR(&at, "adamw", plan_adamw, ADAMW_FUSED, j->adamw, e) ||
-        json_u64_or(&at, "ns_batch", 0, JSON_EXACT, 0, &j->ns_batch, e) ||
+        json_u64_or(&at, "ns_batch", 0, UINT64_C(1000000000000), 0, &j->ns_batch, e) ||
         ENUM_OR(&at, "ns_kernels", plan_ns_kernels, 0, j->ns_symmetric, e) ||
         json_bool_or(&at, "cuda_graphs", false, &j->cuda_graphs, e) ||
         json_bool_or(&at, "fp8", false, &j->fp8, e) ||

@@ -133,6 +133,12 @@ static double newton_schulz_s(const struct device *d, const struct framework_cos
         power = fmin(power, symmetric_s(d, f, m, m, batch));
     }
     step = square + power + gemm_s(d, f, OPERANDS_16, part, n, m, batch);
+    if (k->more) { /* who batches does so where it pays */
+        struct kernel_call one = *k;
+
+        one.more = 0;
+        return fmin((double)k->k * step + once, batch * newton_schulz_s(d, f, &one));
+    }
     return (double)k->k * step + once;
 }
 

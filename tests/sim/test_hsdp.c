@@ -276,7 +276,31 @@ START_TEST(copies_are_summed_once_a_step_beside_backward)
 }
 END_TEST
 
+/* Copies repeat the optimizer's work, they do not share it: a group's kernels take the same time however many groups there are. */
+START_TEST(more_copies_take_nothing_from_the_optimizer)
+{
+    static const char *const layouts[] = {"hsdp+stock", "hsdp+gather", "hsdp+gather-once",
+                                          "hsdp+owner"};
+
+    for (int l = 0; l < 4; l++) {
+        struct job j = plans_job();
+        int64_t one;
+
+        j.shard_group = 4;
+        make("llama", layouts[l], &j, 4, 8);
+        predict(false);
+        one = pr.time_ps[TIME_OPTIMIZER];
+        arena_release(&a);
+        make("llama", layouts[l], &j, 16, 8);
+        predict(false);
+        ck_assert_int_eq(pr.time_ps[TIME_OPTIMIZER], one);
+        arena_release(&a);
+    }
+}
+END_TEST
+
 SUITE_MAIN("sim/hsdp", all_places_at_once_take_what_listed_groups_take_together,
            a_strided_all_reduce_by_hand, one_group_of_all_ranks_takes_what_zero3_takes,
            groups_of_one_hold_what_ddp_holds, folded_equals_unfolded,
-           folded_equals_unfolded_over_leaves, copies_are_summed_once_a_step_beside_backward)
+           folded_equals_unfolded_over_leaves, copies_are_summed_once_a_step_beside_backward,
+           more_copies_take_nothing_from_the_optimizer)
