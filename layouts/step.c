@@ -1,5 +1,7 @@
 #include "layouts/step.h"
 
+#include "layouts/lives.h"
+
 #include "core/num.h"
 
 #include <string.h>
@@ -332,156 +334,6 @@ static void step_buffers(struct lower *l)
     memset(l->value_grads, 0xff, l->m->n_classes * sizeof(*l->value_grads));
 }
 
-/* ---- one unit class: which values live when ---- */
-
-/* One kernel of a pass: the op's forward (part -1) or a part of its backward. */
-struct entry {
-    uint32_t op;
-    int part;
-};
-struct pass {
-    struct entry list[GRAPH_MAX_OPS * 3];
-    uint32_t n;
-};
-
-struct class_lives {
-    const struct unit_graph *g;
-    const struct unit_class *c;
-    bool kept[GRAPH_MAX_VALUES]; /* from forward to backward */
-    bool recomputed[GRAPH_MAX_VALUES];
-    bool outside
-        [GRAPH_MAX_VALUES]; /* the unit's input, or its output where the next unit takes it */
-    struct pass forward, backward;
-};
-
-/* Value v must be there in backward: kept from forward, or made again from what is. */
-static void want(struct class_lives *k, uint32_t v)
-{
-    if (v == 0 || k->kept[v] || k->recomputed[v])
-        return;
-    k->recomputed[v] = true;
-    for (uint32_t i = 0; i < k->g->n_ops; i++)
-        if (k->g->ops[i].out == v)
-            for (uint32_t x = 0; x < k->g->ops[i].n_in; x++)
-                want(k, k->g->ops[i].in[x]);
-}
-
-static bool is_megatron(enum framework f)
-{
-    return f == FRAMEWORK_MEGATRON || f == FRAMEWORK_MEGATRON_DEEPSPEED;
-}
-
-/* What selective recomputation saves. PyTorch's frameworks: what attention made and every other matrix product of a layer,
- * the first, the third, ... (torchtitan's policy `op`; products of experts all). Megatron-LM recomputes attention alone
- * (Korthikanti et al., arXiv 2205.05198). */
-static void selective_saves(const struct unit_graph *g, enum framework f,
-                            bool saves[GRAPH_MAX_VALUES])
-{
-    bool megatron = is_megatron(f);
-    uint32_t products = 0;
-
-    for (uint32_t v = 0; v < g->n_values; v++)
-        saves[v] = megatron || g->values[v].heavy;
-    for (uint32_t i = 0; i < g->n_ops; i++) {
-        const struct kernel_call *k = &g->ops[i].forward;
-
-        if (megatron && k->kernel == KERNEL_ATTENTION)
-            saves[g->ops[i].out] = false;
-        if (!megatron && k->kernel == KERNEL_GEMM && k->batch == 1 && products++ % 2)
-            saves[g->ops[i].out] = false;
-    }
-}
-
-/* Selective recomputation keeps what it saves; PyTorch's policy also what neither backward nor a recomputation reads: it
- * saves by operation. */
-static void class_retention(struct class_lives *k, enum recompute mode, enum framework f)
-{
-    const struct unit_graph *g = k->g;
-    bool saves[GRAPH_MAX_VALUES];
-
-    selective_saves(g, f, saves);
-    for (uint32_t v = 1; v < g->n_values; v++) {
-        bool by_operation = g->values[v].heavy && !is_megatron(f);
-
-        if ((g->values[v].needed || by_operation) && !k->outside[v])
-            k->kept[v] = (mode == RECOMPUTE_NONE && g->values[v].needed) ||
-                         (mode == RECOMPUTE_SELECTIVE && saves[v]);
-    }
-    if (mode == RECOMPUTE_SELECTIVE)
-        for (uint32_t i = g->n_ops; i-- > 0;) { /* inputs of what is to be recomputed */
-            const struct graph_op *o = &g->ops[i];
-            bool again = g->values[o->out].needed && !k->kept[o->out] && !k->outside[o->out];
-
-            for (uint32_t n = i + 1; n < g->n_ops && !again; n++)
-                for (uint32_t x = 0; x < g->ops[n].n_in; x++)
-                    again |= k->recomputed[g->ops[n].out] && g->ops[n].in[x] == o->out;
-            if (!again || k->kept[o->out])
-                continue;
-            if (saves[o->out])
-                k->kept[o->out] = true;
-            else
-                k->recomputed[o->out] = true;
-        }
-    for (uint32_t v = 1; v < g->n_values; v++)
-        if (g->values[v].needed && !k->kept[v] && !k->outside[v])
-            want(k, v);
-}
-
-static void class_passes(struct class_lives *k)
-{
-    const struct unit_graph *g = k->g;
-
-    for (uint32_t i = 0; i < g->n_ops; i++)
-        k->forward.list[k->forward.n++] = (struct entry){i, -1};
-    for (uint32_t i = 0; i < g->n_ops; i++)
-        if (k->recomputed[g->ops[i].out])
-            k->backward.list[k->backward.n++] = (struct entry){i, -1};
-    for (uint32_t i = g->n_ops; i-- > 0;)
-        for (uint32_t b = 0; b < g->ops[i].n_backward; b++)
-            k->backward.list[k->backward.n++] = (struct entry){i, (int)b};
-}
-
-/* Does entry x read value v? */
-static bool entry_reads(const struct unit_graph *g, struct entry x, uint32_t v)
-{
-    const struct graph_op *o = &g->ops[x.op];
-
-    for (uint32_t i = 0; i < o->n_in; i++)
-        if (o->in[i] == v &&
-            (x.part < 0 || (o->saves_in[i] && !(o->n_backward == 2 && x.part == 0))))
-            return true;
-    return x.part >= 0 && o->saves_out && o->out == v;
-}
-
-/* Does it make the gradient of v? */
-static bool entry_makes_grad(const struct unit_graph *g, struct entry x, uint32_t v)
-{
-    const struct graph_op *o = &g->ops[x.op];
-
-    if (x.part < 0 || (o->n_backward == 2 && x.part == 1))
-        return false;
-    for (uint32_t i = 0; i < o->n_in; i++)
-        if (o->in[i] == v)
-            return true;
-    return false;
-}
-
-static uint32_t last_read(const struct unit_graph *g, const struct pass *p, uint32_t v)
-{
-    for (uint32_t i = p->n; i-- > 0;)
-        if (entry_reads(g, p->list[i], v))
-            return i;
-    return PROGRAM_NONE;
-}
-
-static uint32_t made_at(const struct unit_graph *g, const struct pass *p, uint32_t v)
-{
-    for (uint32_t i = 0; i < p->n; i++)
-        if (p->list[i].part < 0 && g->ops[p->list[i].op].out == v)
-            return i;
-    return PROGRAM_NONE;
-}
-
 static uint32_t value_buffer(struct lower *l, uint32_t class_id, uint32_t v, bool grad)
 {
     uint32_t *id = grad ? &l->value_grads[class_id][v] : &l->values[class_id][v];
@@ -571,7 +423,7 @@ static void entry_lives(struct lower *l, struct emit *x, uint32_t class_id,
             emit_life(x, value_buffer(l, class_id, o->out, false), 0, false);
     }
     for (uint32_t v = 1; v < g->n_values; v++) {
-        uint32_t made = made_at(g, p, v), last = last_read(g, p, v);
+        uint32_t made = lives_made_at(g, p, v), last = lives_last_read(g, p, v);
 
         if (k->outside[v] || (made == PROGRAM_NONE && !(backward && k->kept[v])))
             continue;
@@ -590,7 +442,7 @@ static void entry_lives(struct lower *l, struct emit *x, uint32_t class_id,
         if ((v == 0 && k->c->kind == UNIT_EMBED) || (k->c->kind == UNIT_HEAD && v == g->output))
             continue;
         for (uint32_t n = 0; n < p->n; n++) {
-            if (first == PROGRAM_NONE && entry_makes_grad(g, p->list[n], v))
+            if (first == PROGRAM_NONE && lives_makes_grad(g, p->list[n], v))
                 first = n;
             if (p->list[n].part >= 0 && g->ops[p->list[n].op].out == v)
                 done = n;
@@ -965,9 +817,9 @@ void lower_forward_backward(struct lower *l)
         k->c = &l->m->classes[c];
         if (k->c->kind != UNIT_HEAD)
             k->outside[k->g->output] = true;
-        class_retention(k, k->c->kind == UNIT_LAYER ? l->j->recompute : RECOMPUTE_NONE,
-                        l->j->framework);
-        class_passes(k);
+        lives_retain(k, k->c->kind == UNIT_LAYER ? l->j->recompute : RECOMPUTE_NONE,
+                     l->j->framework);
+        lives_passes(k);
     }
     program_open_loop(&l->b, &(struct loop){.kind = LOOP_MICRO, .end = l->p->n_micro});
     forward_loop(l, classes);
