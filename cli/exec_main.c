@@ -2,6 +2,7 @@
  * plan, predicts it, runs it on every rank (started by mpirun or srun when there are several), and puts both side by side.
  * `ballast exec` starts it. */
 #include "cli/machine.h"
+#include "cli/command.h"
 #include "cli/commands.h"
 #include "cli/exec_owners.h"
 #include "cli/exec_report.h"
@@ -90,18 +91,7 @@ static const struct opt rows[] = {
      .meta = "FAULT",
      .help = "for tests, a fault on purpose: kill, oom, mpi, stall, skip[:RANK[:PHASE]], or "
              "shift, stale[:RANK]"},
-    {.name = "format",
-     .type = OPT_CHOICE,
-     .choices = table_formats,
-     .dflt = "table",
-     .help = "of the result"},
-    {.name = "output",
-     .letter = 'o',
-     .type = OPT_STRING,
-     .meta = "FILE",
-     .dflt_note = "stdout",
-     .help = "where the result goes"},
-    OPT_HELP_ROW,
+    COMMAND_OUTPUT_ROWS,
 };
 
 struct session {

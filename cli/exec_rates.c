@@ -1,5 +1,6 @@
 /* ballast-exec rates: Newton-Schulz beside the library's own products on the same shapes, memory and launches, on the device at
  * hand. */
+#include "cli/command.h"
 #include "cli/commands.h"
 #include "cli/machine.h"
 #include "cli/output.h"
@@ -25,18 +26,7 @@ static const struct opt rows[] = {
      .min = 1,
      .max = 100,
      .help = "of Newton-Schulz"},
-    {.name = "format",
-     .type = OPT_CHOICE,
-     .choices = table_formats,
-     .dflt = "table",
-     .help = "of the result"},
-    {.name = "output",
-     .letter = 'o',
-     .type = OPT_STRING,
-     .meta = "FILE",
-     .dflt_note = "stdout",
-     .help = "where the result goes"},
-    OPT_HELP_ROW,
+    COMMAND_OUTPUT_ROWS,
 };
 
 static const struct table_col cols[] = {

@@ -1,5 +1,6 @@
 #include "cli/exec_shadow.h"
 
+#include "cli/command.h"
 #include "cli/commands.h"
 #include "cli/output.h"
 #include "core/version.h"
@@ -123,18 +124,7 @@ static const struct opt rows[] = {
      .max = 16384,
      .help = "rows of the matrices; they have half as many columns more"},
     {.name = "seed", .type = OPT_U64, .meta = "N", .dflt = "1", .help = "of the operands"},
-    {.name = "format",
-     .type = OPT_CHOICE,
-     .choices = table_formats,
-     .dflt = "table",
-     .help = "of the result"},
-    {.name = "output",
-     .letter = 'o',
-     .type = OPT_STRING,
-     .meta = "FILE",
-     .dflt_note = "stdout",
-     .help = "where the result goes"},
-    OPT_HELP_ROW,
+    COMMAND_OUTPUT_ROWS,
 };
 
 static int compare_pieces(struct machine *on, const struct opts *o, int argc, char **argv,

@@ -16,4 +16,11 @@ int zero3_lower_groups(const struct plan *plan, enum stream replicate, struct ar
 int zero3_formula(const struct plan *plan, uint64_t bytes[PHASE_N], struct err *e);
 extern const struct layout layout_hsdp, layout_mics; /* hsdp.c */
 
+/* What zero3 and its kin in groups have in common. */
+#define LAYOUT_CUTS_ALL                                                                            \
+    .strategy = STRATEGY_STOCK,                                                                    \
+    .allowed = 1u << STRATEGY_STOCK | 1u << STRATEGY_GATHER | 1u << STRATEGY_GATHER_ONCE |         \
+               1u << STRATEGY_OWNER,                                                               \
+    .rule = PLACE_CHUNK, .shard_params = true, .shard_grads = true, .shard_states = true
+
 #endif

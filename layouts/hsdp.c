@@ -74,14 +74,8 @@ static int hsdp_formula(const struct plan *plan, uint64_t bytes[PHASE_N], struct
 const struct layout layout_hsdp = {
     .name = "hsdp",
     .line = "zero3 inside groups (--shard-group), copies between them; shards all-reduced (FSDP2)",
-    .strategy = STRATEGY_STOCK,
-    .allowed = 1u << STRATEGY_STOCK | 1u << STRATEGY_GATHER | 1u << STRATEGY_GATHER_ONCE |
-               1u << STRATEGY_OWNER,
-    .rule = PLACE_CHUNK,
+    LAYOUT_CUTS_ALL,
     .groups = GROUPS_NODE,
-    .shard_params = true,
-    .shard_grads = true,
-    .shard_states = true,
     .lower = hsdp_lower,
     .formula = hsdp_formula,
 };
@@ -89,14 +83,8 @@ const struct layout layout_hsdp = {
 const struct layout layout_mics = {
     .name = "mics",
     .line = "hsdp with the all-reduce behind the reduce-scatter, on one stream (DeepSpeed)",
-    .strategy = STRATEGY_STOCK,
-    .allowed = 1u << STRATEGY_STOCK | 1u << STRATEGY_GATHER | 1u << STRATEGY_GATHER_ONCE |
-               1u << STRATEGY_OWNER,
-    .rule = PLACE_CHUNK,
+    LAYOUT_CUTS_ALL,
     .groups = GROUPS_NODE,
-    .shard_params = true,
-    .shard_grads = true,
-    .shard_states = true,
     .lower = mics_lower,
     .formula = hsdp_formula,
 };

@@ -149,13 +149,7 @@ int zero3_formula(const struct plan *plan, uint64_t bytes[PHASE_N], struct err *
 const struct layout layout_zero3 = {
     .name = "zero3",
     .line = "parameters, gradients and states cut; units gathered in forward and backward (FSDP2)",
-    .strategy = STRATEGY_STOCK,
-    .allowed = 1u << STRATEGY_STOCK | 1u << STRATEGY_GATHER | 1u << STRATEGY_GATHER_ONCE |
-               1u << STRATEGY_OWNER,
-    .rule = PLACE_CHUNK,
-    .shard_params = true,
-    .shard_grads = true,
-    .shard_states = true,
+    LAYOUT_CUTS_ALL,
     .lower = zero3_lower,
     .formula = zero3_formula,
 };
