@@ -37,24 +37,15 @@ static struct group_shape range_shape(const struct program *p, uint32_t base, ui
     return s;
 }
 
-struct group_shape group_shape(const struct program *p, const struct group *g)
+/* The group of `base`, by its members. */
+static struct group_shape listed_shape(const struct program *p, const struct group *g,
+                                       uint32_t base)
 {
-    struct group_shape s = {.n = g->n_members}, x;
-    uint32_t node = PROGRAM_NONE, here = 0, gpn = p->gpus_per_node;
+    struct group_shape s = {.n = g->n_members};
+    uint32_t node = PROGRAM_NONE, here = 0;
 
-    if (contiguous(g)) {
-        s = range_shape(p, 0, g->n_members);
-        if (g->n_members % gpn == 0 || gpn % g->n_members == 0)
-            return s;
-        for (uint32_t base = 0; base < p->world; base += g->n_members) {
-            x = range_shape(p, base, g->n_members);
-            if (x.nodes > s.nodes || (x.nodes == s.nodes && x.per_node < s.per_node))
-                s = x;
-        }
-        return s;
-    }
     for (uint32_t i = 0; i < g->n_members; i++) {
-        uint32_t n = group_member(g, 0, i) / p->gpus_per_node;
+        uint32_t n = group_member(g, base, i) / p->gpus_per_node;
 
         if (n != node) {
             s.nodes++;
@@ -63,6 +54,31 @@ struct group_shape group_shape(const struct program *p, const struct group *g)
         node = n;
         if (++here > s.per_node)
             s.per_node = here;
+    }
+    return s;
+}
+
+/* Is the first group of the family one that touches most nodes? Of neighbours, and of ranks that are apart by what a node
+ * divides or is divided by, it is. */
+static bool first_says_all(const struct program *p, const struct group *g)
+{
+    uint32_t gpn = p->gpus_per_node, by = contiguous(g) ? g->n_members : g->stride[0];
+
+    return g->members || (g->n_axes == 1 && (by % gpn == 0 || gpn % by == 0));
+}
+
+struct group_shape group_shape(const struct program *p, const struct group *g)
+{
+    struct group_shape s = {0}, x;
+
+    for (uint32_t base = 0; base < p->world; base++) {
+        if (!is_base(g, base))
+            continue;
+        x = contiguous(g) ? range_shape(p, base, g->n_members) : listed_shape(p, g, base);
+        if (x.nodes > s.nodes || (x.nodes == s.nodes && x.per_node < s.per_node))
+            s = x;
+        if (first_says_all(p, g) || g->n_members == p->world)
+            break;
     }
     return s;
 }
@@ -242,8 +258,7 @@ static void even_all_to_all(struct collect *c, uint64_t chunk)
     }
 }
 
-/* Padded size of an even collective: pieces of `piece` bytes, each cut into n parts of whole elements. */
-static uint64_t even_chunk(const struct collective *k, uint64_t bytes, uint32_t n)
+uint64_t traffic_chunk(const struct collective *k, uint64_t bytes, uint32_t n)
 {
     uint64_t unit = dtype_bytes(k->wire, 1), elements = bytes / unit, piece, full, rest;
 
@@ -499,6 +514,19 @@ static void whole_range(struct collect *c, enum coll_algo algo, const struct seg
     mem_free(o);
 }
 
+bool traffic_to_ranges(const struct program *p, const struct op *o, const struct instance *i)
+{
+    const struct segment_table *t;
+    uint32_t row;
+
+    if (o->coll.kind != COLL_SEGMENT_GATHER && o->coll.kind != COLL_SEGMENT_REDUCE)
+        return false;
+    t = &p->segment_tables[o->coll.table];
+    row = t->n_units > 1 ? i->unit : 0;
+    return t->start[row] < t->start[row + 1] &&
+           t->segments[t->start[row]].to_n < p->groups[o->coll.group].n_members;
+}
+
 static void segments(struct collect *c, const struct collective *k, uint32_t unit,
                      enum coll_algo algo)
 {
@@ -585,7 +613,7 @@ void traffic_of_first(const struct program *p, const struct op *o, const struct 
     c.s = group_shape(p, c.g);
     c.regular = regular(p, c.g, &c.s);
     if (n > 1 && bytes) {
-        chunk = even_chunk(k, bytes, c.g->n_members);
+        chunk = traffic_chunk(k, bytes, c.g->n_members);
         switch (k->kind) {
         case COLL_ALL_REDUCE:
             if (k->rooted)

@@ -47,6 +47,10 @@ void traffic_of(const struct program *p, const struct op *o, const struct instan
  * nothing of the rest. */
 void traffic_of_first(const struct program *p, const struct op *o, const struct instance *i,
                       enum coll_algo algo, uint32_t first, struct arena *a, struct traffic *t);
+/* Do the segments of this instance go to ranges of neighbours, not to the whole group? */
+bool traffic_to_ranges(const struct program *p, const struct op *o, const struct instance *i);
+/* Bytes of one of the n parts of an even collective's `bytes`: its pieces, each cut into n parts of whole elements. */
+uint64_t traffic_chunk(const struct collective *k, uint64_t bytes, uint32_t n);
 struct traffic_bytes traffic_get(const struct traffic *t, uint32_t rank);
 
 /* How a group lies on nodes: one of the family that touches most, for regular families all. */

@@ -2,6 +2,7 @@
 
 #include "core/num.h"
 #include "model/tree.h"
+#include "sim/links.h"
 
 #include <math.h>
 #include <string.h>
@@ -54,7 +55,7 @@ void coll_cache_release(struct coll_cache *k)
 /* ---- resources ---- */
 
 /* The graph's links behind a resource; FABRIC_KIND_N: none. NVLink counts per GPU, whatever its links are. */
-static enum fabric_kind links_of(enum sim_resource r)
+static enum fabric_kind graph_kind(enum sim_resource r)
 {
     static const enum fabric_kind kinds[RESOURCE_N] = {
         [RESOURCE_SM] = FABRIC_KIND_N,        [RESOURCE_HBM] = FABRIC_KIND_N,
@@ -69,16 +70,23 @@ static enum fabric_kind links_of(enum sim_resource r)
 
 uint32_t coll_instances(const struct fabric *f, enum sim_resource r)
 {
-    enum fabric_kind k = links_of(r);
+    enum fabric_kind k = graph_kind(r);
 
     if (k == FABRIC_KIND_N)
         return f->world;
     return (uint32_t)num_max(1, fabric_n(f, k));
 }
 
+bool coll_is_there(const struct fabric *f, enum sim_resource r)
+{
+    enum fabric_kind k = graph_kind(r);
+
+    return k == FABRIC_KIND_N || fabric_n(f, k) > 0;
+}
+
 double coll_capacity(const struct fabric *f, enum sim_resource r)
 {
-    enum fabric_kind k = links_of(r);
+    enum fabric_kind k = graph_kind(r);
     double Bps;
 
     if (r == RESOURCE_SM)
@@ -127,19 +135,6 @@ static struct steps tree_steps(double per_node, uint32_t nodes)
     return (struct steps){(nodes > 1 ? 2 : 1) * (per_node - 1), tree_depth(nodes)};
 }
 
-/* Do the segments of this instance go to ranges of neighbours, not to the whole group? */
-static bool to_ranges(const struct program *p, const struct op *o, const struct instance *i)
-{
-    const struct segment_table *t;
-    uint32_t row;
-
-    if (o->coll.kind != COLL_SEGMENT_GATHER && o->coll.kind != COLL_SEGMENT_REDUCE)
-        return false;
-    t = &p->segment_tables[o->coll.table];
-    row = t->n_units > 1 ? i->unit : 0;
-    return t->segments[t->start[row]].to_n < p->groups[o->coll.group].n_members;
-}
-
 /* Rings or trees over ranges, all at once: the most steps of either kind that one of them takes. */
 static struct steps range_steps(const struct program *p, const struct op *o,
                                 const struct instance *at, enum coll_algo algo)
@@ -180,7 +175,7 @@ static struct steps count_steps(const struct program *p, const struct op *o,
     case COLL_REDUCE:
     case COLL_SEGMENT_GATHER:
     case COLL_SEGMENT_REDUCE:
-        if (to_ranges(p, o, i))
+        if (traffic_to_ranges(p, o, i))
             return range_steps(p, o, i, algo);
         switch (algo) {
         case ALGO_P2P:
@@ -200,216 +195,6 @@ static struct steps count_steps(const struct program *p, const struct op *o,
         break;
     }
     return ring_steps(n, nodes, k);
-}
-
-/* ---- use of links ---- */
-
-struct amounts {
-    double every;
-    struct fluid_amount *only;
-    uint32_t n_only;
-    double most;
-};
-
-static void note(struct amounts *a, uint32_t instance, double amount)
-{
-    a->only[a->n_only++] = (struct fluid_amount){instance, amount};
-    if (amount > a->most)
-        a->most = amount;
-}
-
-static double nvlink_bytes(const struct traffic_bytes *b, bool tx)
-{
-    return (double)(tx ? b->sent_intra : b->recv_intra);
-}
-
-static void nvlink_amounts(const struct traffic *t, bool tx, struct arena *a, struct amounts *out)
-{
-    out->every = out->most = nvlink_bytes(&t->every, tx);
-    out->only = ARENA_NEW(a, struct fluid_amount, t->n_only);
-    for (uint32_t i = 0; i < t->n_only; i++)
-        note(out, t->only[i].rank, nvlink_bytes(&t->only[i].bytes, tx));
-}
-
-/* What leaves and enters a node, by GPU. */
-static void pcie_amounts(const struct traffic *t, bool tx, struct arena *a, struct amounts *out)
-{
-    out->every = out->most = (double)(tx ? t->every.sent_inter : t->every.recv_inter);
-    out->only = ARENA_NEW(a, struct fluid_amount, t->n_only);
-    for (uint32_t i = 0; i < t->n_only; i++)
-        note(out, t->only[i].rank,
-             (double)(tx ? t->only[i].bytes.sent_inter : t->only[i].bytes.recv_inter));
-}
-
-/* Things of a node that several GPUs share: where what a GPU sends to other nodes, and what it receives, passes. */
-enum { NO_PLACE = 255 };
-struct shared {
-    uint32_t n;                                                               /* a node */
-    uint8_t sent[CLUSTER_MAX_GPUS_PER_NODE], recv[CLUSTER_MAX_GPUS_PER_NODE]; /* or NO_PLACE */
-};
-
-static void share(const struct shared *s, uint32_t gpu, const struct traffic_bytes *b, double *sum)
-{
-    if (s->sent[gpu] != NO_PLACE)
-        sum[s->sent[gpu]] += (double)b->sent_inter;
-    if (s->recv[gpu] != NO_PLACE)
-        sum[s->recv[gpu]] += (double)b->recv_inter;
-}
-
-static void shared_amounts(const struct coll_cache *k, const struct traffic *t,
-                           const struct shared *s, struct arena *a, struct amounts *out)
-{
-    uint32_t gpn = k->p->gpus_per_node, touched = 0;
-    double all[NO_PLACE] = {0};
-
-    for (uint32_t i = 0; i < t->n_only; i++)
-        if (i == 0 || t->only[i].rank / gpn != t->only[i - 1].rank / gpn)
-            touched++;
-    for (uint32_t g = 0; g < gpn && touched < k->fabric.n_nodes; g++)
-        share(s, g, &t->every, all);
-    for (uint32_t i = 0; i < s->n; i++)
-        out->every = out->most = fmax(out->every, all[i]);
-    out->only = ARENA_NEW(a, struct fluid_amount, (size_t)touched * s->n);
-    for (uint32_t i = 0; i < t->n_only;) {
-        double sum[NO_PLACE] = {0};
-        uint32_t node = t->only[i].rank / gpn;
-
-        for (uint32_t r = node * gpn; r < (node + 1) * gpn && r < k->p->world; r++) {
-            const struct traffic_bytes *b = &t->every;
-
-            if (i < t->n_only && t->only[i].rank == r)
-                b = &t->only[i++].bytes;
-            share(s, r - node * gpn, b, sum);
-        }
-        for (uint32_t n = 0; n < s->n; n++)
-            note(out, node * s->n + n, sum[n]);
-    }
-}
-
-static void nic_amounts(const struct coll_cache *k, const struct traffic *t, bool tx,
-                        struct arena *a, struct amounts *out)
-{
-    struct shared s = {.n = k->c->nics_per_node};
-
-    if (!s.n)
-        return;
-    for (uint32_t g = 0; g < k->p->gpus_per_node; g++) {
-        s.sent[g] = tx ? k->c->nic_of_gpu[g] : NO_PLACE;
-        s.recv[g] = tx ? NO_PLACE : k->c->nic_of_gpu[g];
-    }
-    shared_amounts(k, t, &s, a, out);
-}
-
-/* Over the root passes what goes between a GPU and a NIC under different switches: up from the one, down to the other. */
-static void root_amounts(const struct coll_cache *k, const struct traffic *t, bool up,
-                         struct arena *a, struct amounts *out)
-{
-    const struct cluster *c = k->c;
-    struct shared s = {.n = c->pcie_switches};
-    bool any = false;
-
-    for (uint32_t g = 0; g < k->p->gpus_per_node && c->pcie_switches && c->nics_per_node; g++) {
-        uint8_t own = c->switch_of_gpu[g], of_nic = c->switch_of_nic[c->nic_of_gpu[g]];
-
-        s.sent[g] = own == of_nic ? NO_PLACE : up ? own : of_nic;
-        s.recv[g] = own == of_nic ? NO_PLACE : up ? of_nic : own;
-        any |= own != of_nic;
-    }
-    if (any)
-        shared_amounts(k, t, &s, a, out);
-}
-
-/* What leaves a node over PCIe, where that is described. */
-static void all_pcie_amounts(const struct coll_cache *k, const struct traffic *t, struct arena *a,
-                             struct amounts *of)
-{
-    if (!k->c->pcie_switches)
-        return;
-    pcie_amounts(t, true, a, &of[RESOURCE_PCIE_TX]);
-    pcie_amounts(t, false, a, &of[RESOURCE_PCIE_RX]);
-    root_amounts(k, t, true, a, &of[RESOURCE_ROOT_UP]);
-    root_amounts(k, t, false, a, &of[RESOURCE_ROOT_DOWN]);
-}
-
-/* NICs of one node under one leaf. */
-static uint32_t nics_on_leaf(const struct coll_cache *k)
-{
-    return (uint32_t)num_max(1, k->c->nics_per_node) / k->fabric.n_rails;
-}
-
-/* Up- and down-links of leaves, from what their NICs carry. A ring runs along nodes, so only a leaf's last node crosses. Of rings
- * that places root the largest counts. */
-static void ring_leaves(const struct coll_cache *k, const struct group_shape *s, bool rooted,
-                        const struct amounts *nic, struct amounts *out)
-{
-    uint32_t per = k->c->nodes_per_leaf;
-
-    if (per && s->nodes > per)
-        out->every = out->most = fmax(nic->every, rooted ? nic->most : 0) * nics_on_leaf(k);
-}
-
-/* Direct sends go to all other nodes, or come from all: of a node's bytes the share of the nodes under other leaves (with rails:
- * in other pods, since a message stays on its rail). */
-static void direct_leaves(const struct coll_cache *k, const struct group_shape *s,
-                          const struct amounts *nic, struct arena *a, struct amounts *out)
-{
-    const struct fabric *f = &k->fabric;
-    uint32_t nics = k->c->nics_per_node, per = k->c->nodes_per_leaf, rails = f->n_rails;
-    double share;
-
-    if (!per || s->nodes <= per)
-        return;
-    share = (s->nodes - per) / (s->nodes - 1.0);
-    out->every = out->most = nic->every * nics_on_leaf(k) * per * share;
-    out->only = ARENA_NEW(a, struct fluid_amount, (size_t)nic->n_only * rails);
-    for (uint32_t i = 0; i < nic->n_only;) { /* a node's NICs are all there, or none */
-        uint32_t pod = nic->only[i].instance / nics / per, first = i;
-        uint32_t end = (uint32_t)num_min((pod + 1) * per, f->n_nodes) * nics;
-        double sum[CLUSTER_MAX_NICS_PER_NODE] = {0}, rest;
-
-        for (; i < nic->n_only && nic->only[i].instance < end; i++)
-            sum[nic->only[i].instance % nics % rails] += nic->only[i].amount;
-        rest = nic->every * ((end - pod * per * nics - (i - first)) / rails);
-        for (uint32_t r = 0; r < rails; r++)
-            note(out, pod * rails + r, (sum[r] + rest) * share);
-    }
-}
-
-/* ... and of trees over the whole group: on the leaf that most edges of a pair leave (enter), half of the bytes each. */
-static void tree_leaves(const struct coll_cache *k, const struct group_shape *s, double bytes,
-                        bool reduce, struct amounts *up, struct amounts *down)
-{
-    uint32_t per = k->c->nodes_per_leaf;
-    struct tree_crossings x = {0, 0};
-    double half = bytes / 2 / k->fabric.n_rails; /* every rail has its own pair of trees */
-
-    if (per && s->nodes > per)
-        x = tree_crossings(s->nodes, per);
-    up->every = up->most = half * (reduce ? x.in : x.out);
-    down->every = down->most = half * (reduce ? x.out : x.in);
-}
-
-/* Every byte sent is read from HBM and every byte received written to it: the mean over ranks, since no number of `every`
- * stands for a rank where all differ. Of listed ranks each one's. */
-static double all_bytes(const struct traffic_bytes *b)
-{
-    return (double)(b->sent_intra + b->sent_inter + b->recv_intra + b->recv_inter);
-}
-
-static void hbm_amounts(const struct traffic *t, const struct group *g, uint32_t first,
-                        struct arena *a, struct amounts *out)
-{
-    double sum = all_bytes(&t->every) * (first - t->n_only);
-
-    if (g->members)
-        out->only = ARENA_NEW(a, struct fluid_amount, t->n_only);
-    for (uint32_t i = 0; i < t->n_only; i++) {
-        sum += all_bytes(&t->only[i].bytes);
-        if (g->members)
-            note(out, t->only[i].rank, all_bytes(&t->only[i].bytes));
-    }
-    if (!g->members)
-        out->every = out->most = sum / first;
 }
 
 /* ---- one activity ---- */
@@ -445,30 +230,6 @@ static void scale(struct amounts *a, double by)
     a->most *= by;
     for (uint32_t i = 0; i < a->n_only; i++)
         a->only[i].amount *= by;
-}
-
-static void link_amounts(const struct coll_cache *k, const struct op *o, const struct instance *i,
-                         enum coll_algo algo, const struct group_shape *s, const struct traffic *t,
-                         struct arena *arena, struct amounts *a)
-{
-    bool direct = algo == ALGO_P2P || algo == ALGO_HIERARCHICAL || o->coll.kind == COLL_ALL_TO_ALL;
-
-    nvlink_amounts(t, true, arena, &a[RESOURCE_NVLINK_TX]);
-    nvlink_amounts(t, false, arena, &a[RESOURCE_NVLINK_RX]);
-    nic_amounts(k, t, true, arena, &a[RESOURCE_NIC_TX]);
-    nic_amounts(k, t, false, arena, &a[RESOURCE_NIC_RX]);
-    all_pcie_amounts(k, t, arena, a);
-    if (direct) {
-        direct_leaves(k, s, &a[RESOURCE_NIC_TX], arena, &a[RESOURCE_LEAF_UP]);
-        direct_leaves(k, s, &a[RESOURCE_NIC_RX], arena, &a[RESOURCE_LEAF_DOWN]);
-    } else if (algo == ALGO_TREE && !to_ranges(k->p, o, i)) {
-        tree_leaves(k, s, (double)op_coll_bytes(k->p, o, i), o->coll.kind == COLL_SEGMENT_REDUCE,
-                    &a[RESOURCE_LEAF_UP], &a[RESOURCE_LEAF_DOWN]);
-    } else {
-        ring_leaves(k, s, o->coll.rooted, &a[RESOURCE_NIC_TX], &a[RESOURCE_LEAF_UP]);
-        ring_leaves(k, s, o->coll.rooted, &a[RESOURCE_NIC_RX], &a[RESOURCE_LEAF_DOWN]);
-    }
-    hbm_amounts(t, &k->p->groups[o->coll.group], k->first, arena, &a[RESOURCE_HBM]);
 }
 
 /* Groups of a family that put bytes on one NIC, over those that its busiest group puts there: NCCL chooses for each group as if
@@ -533,11 +294,24 @@ static void sm_amounts(const struct group *g, double amount, struct arena *arena
     }
     out->only = ARENA_NEW(arena, struct fluid_amount, g->n_members);
     for (uint32_t i = 0; i < g->n_members; i++)
-        note(out, g->members[i], amount);
+        links_note(out, g->members[i], amount);
 }
 
+/* What leaves one rank cannot do so faster than by all NICs of its node. */
+static double at_least_s(const struct coll_cache *k, const struct traffic *t)
+{
+    uint64_t most = num_max(t->every.sent_inter, t->every.recv_inter);
+
+    for (uint32_t i = 0; i < t->n_only; i++)
+        most = num_max(most, num_max(t->only[i].bytes.sent_inter, t->only[i].bytes.recv_inter));
+    if (!most)
+        return 0;
+    return (double)most / k->c->nics_per_node / coll_capacity(&k->fabric, RESOURCE_NIC_TX) / 1e12;
+}
+
+/* NULL: it takes longer than that. */
 static struct coll_activity *make(const struct coll_cache *k, const struct op *o,
-                                  const struct instance *i, enum coll_algo algo,
+                                  const struct instance *i, enum coll_algo algo, int64_t within_ps,
                                   struct arena *arena)
 {
     const struct group_shape s = group_shape(k->p, &k->p->groups[o->coll.group]);
@@ -554,7 +328,9 @@ static struct coll_activity *make(const struct coll_cache *k, const struct op *o
     traffic_of_first(k->p, o, i, algo, k->first, arena, &x->traffic);
     if (x->traffic.n_only == k->first) /* then `every` is nobody's */
         memset(&x->traffic.every, 0, sizeof(x->traffic.every));
-    link_amounts(k, o, i, algo, &s, &x->traffic, arena, a);
+    if (at_least_s(k, &x->traffic) * 1e12 > (double)within_ps)
+        return NULL;
+    links_of(k, o, i, algo, &s, &x->traffic, arena, a);
     if (o->coll.piece_bytes && o->coll.piece_bytes < bytes)
         calls *= (double)num_ceil_div(bytes, o->coll.piece_bytes);
     call = one_call(k, o, i, algo, &s, a, calls);
@@ -626,15 +402,15 @@ static enum coll_algo fastest(const struct coll_cache *k, const struct op *o,
     struct arena scratch;
 
     for (size_t n = 0; n < sizeof(tried) / sizeof(tried[0]); n++) {
-        int64_t t;
+        const struct coll_activity *x;
 
         arena_init(&scratch);
-        t = make(k, o, i, tried[n], &scratch)->alone_ps;
-        arena_release(&scratch);
-        if (t < best_ps) {
-            best_ps = t;
+        x = make(k, o, i, tried[n], best_ps, &scratch);
+        if (x && x->possible && x->alone_ps < best_ps) {
+            best_ps = x->alone_ps;
             best = tried[n];
         }
+        arena_release(&scratch);
     }
     return best;
 }
@@ -665,7 +441,7 @@ const struct coll_activity *coll_get(struct coll_cache *k, const struct op *o,
         algo = ALGO_RING;
     else if (algo == ALGO_AUTO)
         algo = fastest(k, o, i);
-    x = make(k, o, i, algo, &k->arena);
+    x = make(k, o, i, algo, INT64_MAX, &k->arena);
     s->key = key;
     s->value = x;
     k->n++;

@@ -1,8 +1,7 @@
 /* sim/collective.h - a collective as one fluid activity: its latency, and what it uses of which links.
  *
  * Time alone is sim/nccl.h's: a latency in which links are idle, then a transfer at the rate of the busiest link.
- * Bytes come from model/traffic.h: what each GPU puts on NVLink and each NIC on the wire, so that an owner that sends a
- * matrix to 63 ranks is the bottleneck at its own port.
+ * Bytes on links are sim/links.h's, so that an owner that sends a matrix to 63 ranks is the bottleneck at its own port.
  */
 #ifndef BALLAST_SIM_COLLECTIVE_H
 #define BALLAST_SIM_COLLECTIVE_H
@@ -48,6 +47,8 @@ const struct coll_activity *coll_get(struct coll_cache *k, const struct op *o,
  * PCIe link. */
 uint32_t coll_instances(const struct fabric *f, enum sim_resource r);
 double coll_capacity(const struct fabric *f, enum sim_resource r);
+/* Is there any? One level of switches has no leaves, a single node no NICs. */
+bool coll_is_there(const struct fabric *f, enum sim_resource r);
 /* Creates the kinds of sim_resource in the order of the enum. */
 void coll_make_kinds(struct fluid *f, const struct fabric *fabric);
 

@@ -428,24 +428,31 @@ static void inside(const struct fabric *f, uint32_t from, uint32_t to, struct fa
     add(r, FABRIC_PCIE_DOWN, to);
 }
 
-/* The NIC of the sender's node that is on the receiver's rail: the one at the same place, else the first that a rank uses, else
- * the sender's own. */
-static uint32_t sending_nic(const struct fabric *f, uint32_t from, uint32_t receiving)
+/* Does a rank of the node that starts with rank `first` use this NIC? */
+static bool is_used(const struct fabric *f, uint32_t first, uint32_t nic)
+{
+    return f->via[nic] != NO_GPU && first + f->via[nic] < f->world;
+}
+
+uint32_t fabric_sending_nic(const struct fabric *f, uint32_t from, uint32_t receiving,
+                            uint32_t *proxy)
 {
     uint32_t own = f->c.nic_of_gpu[from % gpus(f)], first = from / gpus(f) * gpus(f);
     uint32_t rail = receiving % f->n_rails;
 
+    *proxy = from;
     if (f->n_rails == 1 || own % f->n_rails == rail)
         return own;
-    if (f->via[receiving] != NO_GPU && first + f->via[receiving] < f->world)
-        return receiving;
-    for (uint32_t n = rail; n < nics(f); n += f->n_rails)
-        if (f->via[n] != NO_GPU && first + f->via[n] < f->world)
-            return n;
-    return own;
+    if (!is_used(f, first, receiving))
+        for (receiving = rail; receiving < nics(f) && !is_used(f, first, receiving);)
+            receiving += f->n_rails;
+    if (receiving >= nics(f))
+        return own;
+    *proxy = first + f->via[receiving];
+    return receiving;
 }
 
-static uint32_t leaf_of(const struct fabric *f, uint32_t node, uint32_t nic)
+uint32_t fabric_leaf(const struct fabric *f, uint32_t node, uint32_t nic)
 {
     return node / f->c.nodes_per_leaf * f->n_rails + nic % f->n_rails;
 }
@@ -454,10 +461,8 @@ static void outside(const struct fabric *f, uint32_t from, uint32_t to, struct f
 {
     const struct cluster *c = &f->c;
     uint32_t g = gpus(f), a = from / g, b = to / g, receiving = c->nic_of_gpu[to % g];
-    uint32_t sending = sending_nic(f, from, receiving);
+    uint32_t sending = fabric_sending_nic(f, from, receiving, &r->proxy);
 
-    if (sending != c->nic_of_gpu[from % g])
-        r->proxy = a * g + f->via[sending];
     inside(f, from, r->proxy, r);
     if (c->pcie_switches) {
         add(r, FABRIC_PCIE_UP, r->proxy);
@@ -465,9 +470,9 @@ static void outside(const struct fabric *f, uint32_t from, uint32_t to, struct f
         add(r, FABRIC_PCIE_OUT, (uint64_t)a * nics(f) + sending);
     }
     add(r, FABRIC_NIC_TX, (uint64_t)a * nics(f) + sending);
-    if (f->n_pods && leaf_of(f, a, sending) != leaf_of(f, b, receiving)) {
-        add(r, FABRIC_LEAF_UP, leaf_of(f, a, sending));
-        add(r, FABRIC_LEAF_DOWN, leaf_of(f, b, receiving));
+    if (f->n_pods && fabric_leaf(f, a, sending) != fabric_leaf(f, b, receiving)) {
+        add(r, FABRIC_LEAF_UP, fabric_leaf(f, a, sending));
+        add(r, FABRIC_LEAF_DOWN, fabric_leaf(f, b, receiving));
     }
     add(r, FABRIC_NIC_RX, (uint64_t)b * nics(f) + receiving);
     if (c->pcie_switches) {

@@ -10,7 +10,8 @@
  *
  * Rails: with rail_optimised, NIC i of every node of a pod hangs on leaf i; a sender then takes the NIC of the receiver's rail,
  * over NVLink to the GPU that uses it (NCCL's PXN), and the message stays under one leaf. In a domain of several nodes rails
- * are counted in a node: NICs 0, 4, 8, ... of an NVL72 are on rail 0. Without rails a leaf has all NICs of its nodes.
+ * are counted in a node: NICs 0, 4, 8, ... of an NVL72 are on rail 0. Without rails a leaf has all NICs of its nodes, and a sender takes
+ * its own (docs/MODEL.md says what is known of NCCL there).
  * Up-links of a leaf are one link of their sum, down-link sum / oversubscription; the spine is not a bottleneck.
  *
  * Rates are those that large transfers reach (raw * efficiency); PCIe's are raw, a description has no efficiency for them, and a
@@ -82,6 +83,13 @@ struct fabric_route {
 };
 /* From one rank to another; 0 links to itself. O(1), O(GPUs a node) where two GPUs have no direct link. */
 void fabric_route(const struct fabric *f, uint32_t from, uint32_t to, struct fabric_route *out);
+/* Of a message to another node, where NIC `receiving` (of its node) takes it in: the NIC of the sender's node that sends it, and
+ * the rank that hands it to that NIC. With rails the NIC on the receiver's rail: the one at the same place, else the first of the
+ * rail that a rank uses; when no rank uses one, and without rails, the sender's own. O(NICs of a rail in a node). */
+uint32_t fabric_sending_nic(const struct fabric *f, uint32_t from, uint32_t receiving,
+                            uint32_t *proxy);
+/* The leaf that a NIC hangs on; there must be several levels (n_pods > 0). */
+uint32_t fabric_leaf(const struct fabric *f, uint32_t node, uint32_t nic);
 /* The slowest link of a route, bytes/s; INFINITY for an empty one. */
 double fabric_route_Bps(const struct fabric *f, const struct fabric_route *r);
 

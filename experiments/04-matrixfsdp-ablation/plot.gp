@@ -13,6 +13,7 @@ set xrange [0.9:9]
 set yrange [1.5:100]
 set xtics (1, 2, 4, 8)
 plot data.'steps.dat' every ::0::3 using 1:($2/1e3) with lines lw 2 lc rgb red title "direct sends (p2p)", \
+     '' every ::0::3 using 1:($7/1e3) with lines lw 2 lc rgb red dt 2 title "direct sends over all NICs of a node (PXN)", \
      '' every ::0::3 using 1:($6/1e3) with lines lw 2 lc rgb purple title "all-gather padded to the largest owner", \
      '' every ::0::3 using 1:($3/1e3) with lines lw 2 lc rgb orange title "hierarchical", \
      '' every ::0::3 using 1:($4/1e3) with lines lw 2 lc rgb blue title "ring", \
@@ -25,6 +26,7 @@ set xrange [7:1200]
 set yrange [1.5:2000]
 set xtics (8, 16, 32, 64, 128, 256, 512, 1024)
 plot data.'steps.dat' using (8*$1):($2/1e3) with linespoints pt 6 ps 0.6 lw 2 lc rgb red title "direct sends (p2p)", \
+     '' using (8*$1):($7/1e3) with linespoints pt 6 ps 0.6 lw 2 lc rgb red dt 2 title "direct sends, PXN", \
      '' using (8*$1):($3/1e3) with linespoints pt 6 ps 0.6 lw 2 lc rgb orange title "hierarchical", \
      '' using (8*$1):($4/1e3) with linespoints pt 6 ps 0.6 lw 2 lc rgb blue title "ring", \
      '' using (8*$1):($5/1e3) with linespoints pt 6 ps 0.6 lw 2 lc rgb green dt 2 title "tree"
