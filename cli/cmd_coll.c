@@ -329,6 +329,7 @@ static const struct table_col cols[] = {
     {"alone_us", "alone us", TABLE_FIXED, 2, TABLE_AUTO},
     {"measured_us", "measured us", TABLE_FIXED, 2, TABLE_AUTO},
     {"error_percent", "error %", TABLE_FIXED, 1, TABLE_AUTO},
+    {"channels", NULL, TABLE_INT, 0, TABLE_AUTO},
 };
 
 enum { N_COLS = sizeof(cols) / sizeof(cols[0]) };
@@ -374,6 +375,7 @@ static void fill(struct table *t, const struct asked *q, uint64_t bytes, const s
     table_set_str(t, "algorithm", algorithm(q, x));
     table_set_str(t, "protocol", nccl_protocol_name(x->nccl.protocol));
     table_set_double(t, "band_percent", 100 * band);
+    table_set_u64(t, "channels", (uint64_t)x->nccl.channels);
     if (q->n_calls > 1)
         table_set_double(t, "alone_us", (double)x->alone_ps / 1e6);
     if (measured_us > 0) {

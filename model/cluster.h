@@ -58,6 +58,10 @@ enum coll_tail { TAIL_LOW_LATENCY, TAIL_ALL_REDUCE, TAIL_ALL_GATHER, TAIL_REDUCE
 /* Size classes of an error band: below 1 MiB, to 32 MiB, from there on. */
 enum band_size { BAND_SMALL, BAND_MEDIUM, BAND_LARGE, BAND_N };
 
+/* Channels of a call by default: of rings and trees in a node, of a ring for each NIC by which it leaves one (also of a send to
+ * another node), of multicast, and the most of grouped sends and receives. */
+enum coll_channels { CHANNELS_RING, CHANNELS_NIC, CHANNELS_NVLS, CHANNELS_P2P, CHANNELS_N };
+
 /* Multicast in the NVSwitch (NVLink SHARP). */
 struct nvls_constants {
     double rate_Bps;   /* all-reduce's large-message busbw; 0: no NVLS */
@@ -86,7 +90,8 @@ struct coll_constants {
     double
         believed_ll128; /* LL128's rate over Simple's, as NCCL's choice in one node takes it; 0: it
                               takes the fastest */
-    double one_process_s; /* added where one process drives all GPUs of a node */
+    double one_process_s;        /* added where one process drives all GPUs of a node */
+    double channels[CHANNELS_N]; /* whole numbers; all 0: NCCL's (sim/nccl.h) */
     struct nvls_constants nvls;
     struct p2p_constants p2p;
     double band[BAND_N],

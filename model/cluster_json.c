@@ -21,6 +21,7 @@ static const char *const protocols[] = {"ll", "ll128", "simple", NULL};
 static const char *const tails[] = {"low_latency", "all_reduce", "all_gather", "reduce_scatter",
                                     NULL};
 static const char *const band_sizes[] = {"small", "medium", "large", NULL};
+static const char *const channels[] = {"ring", "nic", "nvls", "p2p", NULL};
 static const char *const link_kinds[] = {"direct", "nvswitch", NULL};
 
 /* ---- the tables ---- */
@@ -74,6 +75,7 @@ enum field_kind {
     SHARES3,
     TAILS,
     BANDS,
+    COUNTS,    /* double, whole */
     FLAG,      /* bool */
     LINK_KIND, /* bool: nvswitch */
     NIC_OF_GPU,
@@ -144,6 +146,7 @@ static const struct field fields[] = {
     {COLLECTIVES, "tree_rate", NUMBER, COL(tree_rate), 1e-3, 1, OPTIONAL},
     {COLLECTIVES, "believed_ll128", NUMBER, COL(believed_ll128), 1e-3, 1, OPTIONAL},
     {COLLECTIVES, "one_process", TIME, COL(one_process_s), 0, 1, OPTIONAL},
+    {COLLECTIVES, "channels", COUNTS, COL(channels), 1, 64, OPTIONAL},
     {COLLECTIVES, "band", BANDS, COL(band), 1e-3, 10, OPTIONAL},
     {COLLECTIVES, "net_band", BANDS, COL(net_band), 1e-3, 10, OPTIONAL},
     {NVLS, "rate", RATE, COL(nvls.rate_Bps), 1e3, 1e17, REQUIRED},
@@ -175,6 +178,8 @@ static const void *const_member(const struct cluster *c, const struct field *f)
 
 static int read_double(const struct json_at *v, const struct field *f, double *out, struct err *e)
 {
+    uint64_t n;
+
     switch (f->kind) {
     case RATE:
         return json_as_quantity(v, UNITS_BANDWIDTH, f->lo, f->hi, out, e);
@@ -183,6 +188,11 @@ static int read_double(const struct json_at *v, const struct field *f, double *o
         return json_as_quantity(v, UNITS_TIME, f->lo, f->hi, out, e);
     case FLOPS:
         return json_as_quantity(v, UNITS_FLOPS, f->lo, f->hi, out, e);
+    case COUNTS:
+        if (json_as_u64(v, (uint64_t)f->lo, (uint64_t)f->hi, &n, e))
+            return -1;
+        *out = (double)n;
+        return 0;
     default:
         return json_as_double(v, f->lo, f->hi, out, e);
     }
@@ -194,6 +204,7 @@ static const char *const *names_of(enum field_kind k)
     return k == TIMES3 || k == SHARES3 ? protocols
            : k == TAILS                ? tails
            : k == BANDS                ? band_sizes
+           : k == COUNTS               ? channels
                                        : NULL;
 }
 
@@ -364,6 +375,7 @@ static int read_value(const struct json_at *v, const struct field *f, struct clu
     case SHARES3:
     case TAILS:
     case BANDS:
+    case COUNTS:
         return read_by_name(v, f, member(c, f), e);
     case FLAG:
         return json_as_bool(v, member(c, f), e);
@@ -648,6 +660,7 @@ static void add_value(cJSON *to, const char *key, const struct cluster *c, const
     case SHARES3:
     case TAILS:
     case BANDS:
+    case COUNTS:
         o = json_add_object(to, key);
         for (const char *const *name = names_of(f->kind); *name; name++)
             add_double(o, *name, f->kind, *x++);

@@ -21,7 +21,7 @@ struct call {
 
 struct call_time {
     int64_t alone_ps;
-    int64_t end_ps; /* all calls started together, links shared max-min fairly */
+    int64_t end_ps; /* all calls started together, links shared by channels */
     struct nccl_time nccl;
     enum coll_algo algo; /* what AUTO became */
 };

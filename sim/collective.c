@@ -9,9 +9,9 @@
 
 /* Peers that one GPU's grouped sends reach at once: NCCL runs them on as many channels. */
 enum { P2P_AT_ONCE = 16 };
-/* A weight that makes collectives equally slow where they share, and their level so low that kernels take what they leave:
- * NCCL's thread blocks stay on their SMs whatever else wants them. */
-static const double PRIORITY = 1e6;
+/* A weight so large that kernels take what collectives leave: NCCL's thread blocks stay on their SMs whatever else wants them. A
+ * collective has all it can use (1 of a second of its busiest link a second, 1e-12 a ps) at a level of 1e-6, kernels near 1. */
+static const double PRIORITY = 1e-6;
 
 struct key {
     uint32_t kind, algo, table, row, group, repeat, wire, reserved;
@@ -252,6 +252,36 @@ static double groups_at_once(const struct coll_cache *k, const struct group *g)
     return (double)most / mine;
 }
 
+/* NICs by which a ring of the group leaves a node. */
+static uint32_t ring_nics(const struct coll_cache *k, const struct group *g)
+{
+    uint32_t gpn = k->p->gpus_per_node, node = group_member(g, 0, 0) / gpn, n = 0;
+    bool used[CLUSTER_MAX_NICS_PER_NODE] = {false};
+
+    for (uint32_t i = 0; i < g->n_members && group_member(g, 0, i) / gpn == node; i++) {
+        bool *at = &used[k->c->nic_of_gpu[group_member(g, 0, i) % gpn]];
+
+        n += !*at;
+        *at = true;
+    }
+    return n;
+}
+
+/* Ranks of other nodes that one sends to itself, or receives from: of a reduction each to the owners. */
+static double net_peers(const struct program *p, const struct op *o, const struct instance *i,
+                        enum coll_algo algo, const struct group_shape *s)
+{
+    const struct segment_table *t = &p->segment_tables[o->coll.table];
+    uint32_t u, others = algo == ALGO_HIERARCHICAL ? s->nodes - 1 : s->n - s->per_node;
+
+    if (o->coll.kind == COLL_SEND)
+        return s->nodes > 1;
+    if (o->coll.kind != COLL_SEGMENT_REDUCE)
+        return others;
+    u = t->n_units > 1 ? i->unit : 0;
+    return (double)num_min(others, t->start[u + 1] - t->start[u]);
+}
+
 /* One of `calls` equal calls, as NCCL sees it. */
 static struct nccl_call one_call(const struct coll_cache *k, const struct op *o,
                                  const struct instance *i, enum coll_algo algo,
@@ -276,6 +306,8 @@ static struct nccl_call one_call(const struct coll_cache *k, const struct op *o,
                       busiest_s(k, a, RESOURCE_PCIE_TX, RESOURCE_LEAF_DOWN)) /
                  calls,
         /* up to the spine and down again; the hop under one leaf is in net_step_s */
+        .nics = s->nodes > 1 ? ring_nics(k, &k->p->groups[o->coll.group]) : 0,
+        .peers = net_peers(k->p, o, i, algo, s),
         .spine_s = per && s->nodes > per ? 2 * k->c->hop_s : 0,
         .in_place = !k->nccl.out_of_place,
         .one_process = k->nccl.one_process,
@@ -297,16 +329,36 @@ static void sm_amounts(const struct group *g, double amount, struct arena *arena
         links_note(out, g->members[i], amount);
 }
 
-/* What leaves one rank cannot do so faster than by all NICs of its node. */
-static double at_least_s(const struct coll_cache *k, const struct traffic *t)
+/* What one rank sends to other nodes, or receives from them: the most. */
+static double most_inter(const struct traffic *t)
 {
     uint64_t most = num_max(t->every.sent_inter, t->every.recv_inter);
 
     for (uint32_t i = 0; i < t->n_only; i++)
         most = num_max(most, num_max(t->only[i].bytes.sent_inter, t->only[i].bytes.recv_inter));
-    if (!most)
-        return 0;
-    return (double)most / k->c->nics_per_node / coll_capacity(&k->fabric, RESOURCE_NIC_TX) / 1e12;
+    return (double)most;
+}
+
+/* What leaves one rank cannot do so faster than by all NICs of its node. */
+static double at_least_s(const struct coll_cache *k, const struct traffic *t)
+{
+    double most = most_inter(t);
+
+    return most > 0 ? most / k->c->nics_per_node / coll_capacity(&k->fabric, RESOURCE_NIC_TX) / 1e12
+                    : 0;
+}
+
+/* Channels that put `bytes` on a link of kind r: all of a GPU's on its NVLink; beyond, those of a ring are spread over what leaves the
+ * node, those of direct sends over what leaves the GPU. Groups that meet there, and owners, add up. */
+static double channels_on(const struct coll_activity *x, const struct group_shape *s,
+                          enum sim_resource r, double bytes)
+{
+    double whole = most_inter(&x->traffic) * (x->nccl.algo == NCCL_P2P ? 1 : s->per_node);
+
+    if (r <= RESOURCE_NVLINK_RX)
+        return x->nccl.channels;
+    BUG_ON(!(whole > 0)); /* bytes that leave a node are some rank's */
+    return x->nccl.channels * bytes / whole;
 }
 
 /* NULL: it takes longer than that. */
@@ -319,7 +371,7 @@ static struct coll_activity *make(const struct coll_cache *k, const struct op *o
     struct fluid_use *uses = ARENA_NEW(arena, struct fluid_use, RESOURCE_N);
     struct amounts a[RESOURCE_N];
     uint64_t bytes = op_coll_bytes(k->p, o, i);
-    double busy_s, work = 0, calls = o->coll.repeat ? o->coll.repeat : 1;
+    double busy_s, work = 0, channels = 0, calls = o->coll.repeat ? o->coll.repeat : 1;
     struct nccl_call call;
 
     memset(a, 0, sizeof(a));
@@ -340,17 +392,22 @@ static struct coll_activity *make(const struct coll_cache *k, const struct op *o
     if (!x->possible)
         return x;
     for (int r = RESOURCE_NVLINK_TX; r < RESOURCE_N; r++) {
+        double unscaled = a[r].most;
+
         scale(&a[r], r <= RESOURCE_NVLINK_RX ? x->nccl.nvlink_scale : x->nccl.nic_scale);
         busy_s = busiest_s(k, a, (enum sim_resource)r, (enum sim_resource)r);
-        if (work <= 0 || busy_s > work)
-            work = busy_s;
+        if (busy_s <= work)
+            continue;
+        work = busy_s;
+        channels = channels_on(x, &s, (enum sim_resource)r, unscaled);
     }
     x->activity.latency_ps = sim_ps(calls * x->nccl.latency_s);
     x->alone_ps = sim_ps(fmax(calls * x->nccl.transfer_s, work) + calls * x->nccl.latency_s);
     /* a unit of work is a second of the busiest link */
     x->activity.work = work;
     x->activity.cap = work / (calls * x->nccl.transfer_s * 1e12);
-    x->activity.weight = PRIORITY * x->activity.cap;
+    /* so that where two have their busiest link, its seconds go by channels */
+    x->activity.weight = PRIORITY * channels;
     x->activity.uses = uses;
     sm_amounts(&k->p->groups[o->coll.group],
                (double)k->c->device.collective_sms / k->c->device.n_sm * work / x->activity.cap,

@@ -176,6 +176,57 @@ static void p2p(const struct cluster *c, const struct nccl_call *call, struct nc
     set(out, latency, call->one_way ? 0 : ramp(k->p2p.ramp_s, k->p2p.ramp_at_s, 8, y), y, y);
 }
 
+/* ---- channels ---- */
+
+enum { MAX_CHANNELS = 32 };
+
+static double channels_for(const struct coll_constants *k, enum coll_channels what)
+{
+    static const double nccl[CHANNELS_N] = {24, 2, 16, 32};
+
+    return k->channels[what] > 0 ? k->channels[what] : nccl[what];
+}
+
+/* Of rings and trees, of a call of any size. */
+static double ring_channels(const struct coll_constants *k, const struct nccl_call *call)
+{
+    if (call->nodes < 2)
+        return channels_for(k, CHANNELS_RING);
+    return fmin(fmax(call->nics, 1) * channels_for(k, CHANNELS_NIC), MAX_CHANNELS);
+}
+
+static double p2p_channels(const struct coll_constants *k, const struct nccl_call *call)
+{
+    double most = channels_for(k, CHANNELS_P2P);
+
+    if (call->nodes < 2)
+        return most;
+    most = fmin(most, exp2(ceil(log2(ring_channels(k, call)))));
+    return fmin(most, fmax(call->peers, 1) * channels_for(k, CHANNELS_NIC));
+}
+
+/* A channel has to have so many bytes of the call. */
+static double bytes_a_channel(const struct nccl_call *call, enum nccl_algo algo,
+                              enum coll_protocol protocol)
+{
+    static const double threads[PROTOCOL_N] = {512, 640, 512}, threshold[PROTOCOL_N] = {8, 8, 64};
+    double bytes = threads[protocol] * threshold[protocol];
+
+    return algo == NCCL_RING && protocol == PROTOCOL_LL ? bytes * call->n : bytes;
+}
+
+static double channels(const struct coll_constants *k, const struct nccl_call *call,
+                       enum nccl_algo algo, enum coll_protocol protocol)
+{
+    double most;
+
+    if (algo == NCCL_P2P)
+        return p2p_channels(k, call);
+    most = algo == NCCL_NVLS || algo == NCCL_NVLS_TREE ? channels_for(k, CHANNELS_NVLS)
+                                                       : ring_channels(k, call);
+    return fmax(1, fmin(most, floor(call->bytes / bytes_a_channel(call, algo, protocol))));
+}
+
 bool nccl_time(const struct cluster *c, const struct nccl_call *call, enum nccl_algo algo,
                enum coll_protocol protocol, struct nccl_time *out)
 {
@@ -219,6 +270,7 @@ bool nccl_time(const struct cluster *c, const struct nccl_call *call, enum nccl_
     }
     if (call->one_process)
         out->latency_s += k->one_process_s;
+    out->channels = channels(k, call, algo, protocol);
     return true;
 }
 

@@ -20,6 +20,15 @@
  * are compared by what NCCL's tuning takes them to reach of the NICs (Ring n/2(n-1), Tree 0.46, NVLSTree 0.7 N/2(N-1) of their
  * rate as algbw), without ramps. Everything else is decided by the times themselves.
  *
+ * Channels: rings and trees in a node 24, over nodes 2 a NIC, at most 32; NVLS 16; both fewer, down to one, while the call has less
+ * than threads * threshold bytes a channel: LL 512 * 8 (rings: times n), LL128 640 * 8, Simple 512 * 64. Sends and receives in a node 32;
+ * over nodes the ring's count rounded up to a power of two, and at most 2 a peer. coll.channels replaces 24, 2, 16 and 32. Source:
+ * NCCL's source as far as known here, not checked against a version: channels doubled after the graph search (graph/connect.cc:
+ * 12 rings through an NVSwitch, one for a NIC), MAXCHANNELS 32, the loop over nc in enqueue.cc with the thresholds of
+ * graph/tuning.cc, p2pnChannels in graph/paths.cc; logs of 8 A100 and H100 say "24 coll channels, 16 nvls channels, 32 p2p
+ * channels", of several nodes with 8 NICs 16. Unsure: Hopper's 4 a NIC where a node has few, what versions from 2.22 on give small
+ * calls, sends of few bytes, domains of several nodes, and that direct NVLinks have as many as switches.
+ *
  * Sources: formulas after NCCL's documentation of rings, trees and protocols and its tuning model's terms (latency + bytes /
  * bandwidth per algorithm and protocol); tail, ramp and constants are fitted to measured nccl-tests tables
  * (docs/VALIDATION.md). Cost: O(1).
@@ -60,6 +69,8 @@ struct nccl_call {
     double nvlink_s,
         nic_s; /* of the ring's (direct: its own) bytes on the busiest link of either kind at its rate */
     double spine_s; /* what a step between nodes takes more, over the spine */
+    double nics;    /* that a ring of it leaves a node by; 0: on one node */
+    double peers;   /* direct: ranks on other nodes that one sends to, or receives from */
     bool in_place, one_process, one_way;
 };
 
@@ -67,7 +78,8 @@ struct nccl_time {
     enum nccl_algo algo;
     enum coll_protocol protocol;
     double latency_s, transfer_s;
-    double ramp_s; /* part of the latency */
+    double ramp_s;   /* part of the latency */
+    double channels; /* thread blocks of the call on a GPU, each with connections of its own */
     /* Seconds of NVLink and NIC that this algorithm needs per second that call.nvlink_s and .nic_s say. */
     double nvlink_scale, nic_scale;
 };

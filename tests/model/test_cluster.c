@@ -286,6 +286,18 @@ START_TEST(kernels_may_have_rates_of_their_own)
 }
 END_TEST
 
+START_TEST(channels_may_be_said)
+{
+    arena_init(&arena);
+    read_text(variant("'rate_share'", "'channels':{'ring':12,'nic':4,'nvls':8,'p2p':16},"
+                                      "'rate_share'"));
+    ck_assert(cl.coll.channels[CHANNELS_RING] == 12 && cl.coll.channels[CHANNELS_NIC] == 4);
+    ck_assert(cl.coll.channels[CHANNELS_NVLS] == 8 && cl.coll.channels[CHANNELS_P2P] == 16);
+    round_trip();
+    arena_release(&arena);
+}
+END_TEST
+
 START_TEST(gpus_spread_over_nics_in_order)
 {
     arena_init(&arena);
@@ -394,6 +406,16 @@ static const struct {
     {"'hop':'500ns'", "'hop':'500'", ERR_INVALID, "fabric.hop"},
     {"'ll128':0.5", "'ll129':0.5", ERR_UNKNOWN, "rate_share has the unknown key 'll129'"},
     {"'ll128':0.5,", "", ERR_PARSE, "collectives.rate_share has no 'll128'"},
+    {"'rate_share'", "'channels':{'ring':24,'nic':2,'nvls':16},'rate_share'", ERR_PARSE,
+     "collectives.channels has no 'p2p'"},
+    {"'rate_share'", "'channels':{'ring':24,'nics':2,'nvls':16,'p2p':32},'rate_share'", ERR_UNKNOWN,
+     "collectives.channels has the unknown key 'nics' (did you mean 'nic'?)"},
+    {"'rate_share'", "'channels':{'ring':0,'nic':2,'nvls':16,'p2p':32},'rate_share'", ERR_INVALID,
+     "collectives.channels.ring is 0"},
+    {"'rate_share'", "'channels':{'ring':24,'nic':2.5,'nvls':16,'p2p':32},'rate_share'",
+     ERR_INVALID, "collectives.channels.nic is 2.5"},
+    {"'rate_share'", "'channels':{'ring':24,'nic':2,'nvls':16,'p2p':65},'rate_share'", ERR_INVALID,
+     "collectives.channels.p2p is 65"},
     {"'price_per_gpu_hour':2.5", "'price_per_gpu_hour':-1", ERR_INVALID, "is -1"},
     {"2.5}", "2.5}}", ERR_PARSE, ""},
 };
@@ -474,7 +496,7 @@ SUITE_MAIN("model/cluster", each_bundled_cluster_loads_and_reads_back,
            nodes_have_the_network_and_the_memory_that_their_makers_print,
            an_nvlink_domain_as_one_node, values_are_what_the_datasheets_print,
            quantities_take_units_or_base_units, a_field_may_carry_its_source,
-           kernels_may_have_rates_of_their_own, gpus_spread_over_nics_in_order,
-           a_node_without_nics_is_one_node, a_refusal_says_what_and_where,
-           nics_are_needed_by_what_is_between_nodes, what_cannot_be_loaded_says_so,
-           a_cluster_has_limits)
+           kernels_may_have_rates_of_their_own, channels_may_be_said,
+           gpus_spread_over_nics_in_order, a_node_without_nics_is_one_node,
+           a_refusal_says_what_and_where, nics_are_needed_by_what_is_between_nodes,
+           what_cannot_be_loaded_says_so, a_cluster_has_limits)

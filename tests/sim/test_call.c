@@ -2,6 +2,7 @@
 #include "sim/call.h"
 #include "tests/suite.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -138,6 +139,101 @@ START_TEST(calls_at_once_share_links_and_only_links)
 }
 END_TEST
 
+/* Sums of what both sent until the first ended, and what the other still had to send: at a share w of the link, of b bytes each at
+ * `rate`, both from t0 on. */
+static void ends_by_hand(const struct call_time t[2], double w0, double *end0, double *end1)
+{
+    double x0 = t[0].nccl.transfer_s, x1 = t[1].nccl.transfer_s, w1 = 1 - w0;
+    double l0 = t[0].nccl.latency_s, l1 = t[1].nccl.latency_s, both = fmax(l0, l1);
+    double left0 = x0 - fmax(0, both - l0), left1 = x1 - fmax(0, both - l1), first;
+
+    first = fmin(left0 / w0, left1 / w1);
+    *end0 = both + (left0 / w0 <= first ? first : first + left0 - first * w0);
+    *end1 = both + (left1 / w1 <= first ? first : first + left1 - first * w1);
+}
+
+/* In a node a ring has 24 channels, an all-to-all 32: of the NVLinks that both fill they get 3/7 and 4/7. With as many channels a
+ * half each, as the same two rings. */
+START_TEST(on_a_shared_link_bytes_go_by_channels)
+{
+    static const double p2p[] = {32, 24, 8, 24};
+
+    load("dgx-a100", 1);
+    for (int i = 0; i < 4; i++) {
+        struct call c[2] = {{.kind = COLL_ALL_GATHER, .n_ranks = 8, .n_bytes = UINT64_C(1) << 32},
+                            {.kind = i < 3 ? COLL_ALL_TO_ALL : COLL_ALL_GATHER,
+                             .n_ranks = 8,
+                             .n_bytes = UINT64_C(1) << 32}};
+        struct call_time t[2];
+        double e0, e1;
+
+        cl.coll.channels[CHANNELS_RING] = 24;
+        cl.coll.channels[CHANNELS_NIC] = 2;
+        cl.coll.channels[CHANNELS_NVLS] = 16;
+        cl.coll.channels[CHANNELS_P2P] = p2p[i];
+        ck_assert_int_eq(call_times(&cl, c, 2, t, &err), 0);
+        ck_assert(t[0].nccl.channels == 24 && t[1].nccl.channels == p2p[i]);
+        ends_by_hand(t, 24 / (24 + p2p[i]), &e0, &e1);
+        ck_assert_double_eq_tol((double)t[0].end_ps / 1e12, e0, 1e-9);
+        ck_assert_double_eq_tol((double)t[1].end_ps / 1e12, e1, 1e-9);
+    }
+    arena_release(&arena);
+}
+END_TEST
+
+/* On a NIC only the channels that pass it count. A ring of all 16 GPUs has 16, two a NIC; a ring of one GPU of each node two on its
+ * one NIC: a half each, though the one has eight times the channels. With one channel a NIC in the ring of two ranks, by a call too
+ * small for more, a third. */
+START_TEST(a_nic_is_shared_by_the_channels_that_pass_it)
+{
+    uint32_t rail[] = {3, 11};
+    struct call c[2] = {
+        {.kind = COLL_ALL_GATHER, .n_ranks = 16, .n_bytes = UINT64_C(1) << 34},
+        {.kind = COLL_ALL_GATHER, .n_ranks = 2, .ranks = rail, .n_bytes = UINT64_C(1) << 31}};
+    struct call_time t[2];
+    double e0, e1;
+
+    load("dgx-a100", 2);
+    ck_assert_int_eq(call_times(&cl, c, 2, t, &err), 0);
+    ck_assert(t[0].nccl.channels == 16 && t[1].nccl.channels == 2);
+    ends_by_hand(t, 0.5, &e0, &e1);
+    ck_assert_double_eq_tol((double)t[0].end_ps / 1e12, e0, 1e-9);
+    ck_assert_double_eq_tol((double)t[1].end_ps / 1e12, e1, 1e-9);
+    c[1].nccl.protocols = c[0].nccl.protocols = 1u << PROTOCOL_SIMPLE;
+    c[1].n_bytes = 60000;
+    c[1].piece_bytes = 0;
+    ck_assert_int_eq(call_times(&cl, c, 2, t, &err), 0);
+    ck_assert(t[1].nccl.channels == 1);
+    arena_release(&arena);
+}
+END_TEST
+
+/* An owner's direct sends to the other node on rails leave by 8 NICs: 16 channels, two a NIC as of the ring beside them. Without
+ * rails all 16 pass the owner's own NIC, which then carries the ring at a ninth of its rate. */
+START_TEST(a_fan_out_over_rails_takes_a_ninth_part_on_none)
+{
+    struct call c[2] = {{.kind = COLL_ALL_GATHER, .n_ranks = 16, .n_bytes = UINT64_C(1) << 34},
+                        {.kind = COLL_SEGMENT_GATHER,
+                         .n_ranks = 16,
+                         .n_bytes = UINT64_C(1) << 30,
+                         .algo = ALGO_P2P}};
+    struct call_time t[2];
+    double e0, e1;
+
+    load("dgx-a100", 2);
+    cl.nvlink_Bps *= 100; /* NICs decide */
+    for (int rails = 0; rails < 2; rails++) {
+        cl.rail_optimised = rails;
+        ck_assert_int_eq(call_times(&cl, c, 2, t, &err), 0);
+        ck_assert(t[0].nccl.channels == 16 && t[1].nccl.channels == 16);
+        ends_by_hand(t, rails ? 0.5 : 1.0 / 9, &e0, &e1);
+        ck_assert_double_eq_tol((double)t[0].end_ps / 1e12, e0, 1e-9);
+        ck_assert_double_eq_tol((double)t[1].end_ps / 1e12, e1, 1e-9);
+    }
+    arena_release(&arena);
+}
+END_TEST
+
 /* Eight owners of an eighth each send as much as one owner of all receives: a ring of all takes the same bytes, and direct sends
  * are eight times as fast. */
 START_TEST(more_owners_send_directly_in_less_time)
@@ -213,6 +309,7 @@ END_TEST
 SUITE_MAIN("sim/call", a_list_of_all_ranks_is_the_world, four_of_eight_gpus_are_a_ring_of_four,
            a_rail_has_one_nic, the_node_with_the_fewest_nics_limits_a_ring,
            a_shift_crosses_nodes_by_one_nic, calls_at_once_share_links_and_only_links,
-           more_owners_send_directly_in_less_time, groups_that_cannot_be_are_refused,
-           an_algorithm_that_nccl_does_not_have_is_refused,
+           on_a_shared_link_bytes_go_by_channels, a_nic_is_shared_by_the_channels_that_pass_it,
+           a_fan_out_over_rails_takes_a_ninth_part_on_none, more_owners_send_directly_in_less_time,
+           groups_that_cannot_be_are_refused, an_algorithm_that_nccl_does_not_have_is_refused,
            bus_bandwidth_has_the_factors_of_nccl_tests)

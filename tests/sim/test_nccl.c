@@ -218,6 +218,82 @@ START_TEST(a_band_widens_with_nodes_and_where_nothing_was_measured)
 }
 END_TEST
 
+/* A large call has 24 rings in a node, over two nodes two for each of 4 NICs; Simple wants 32 KiB of the call a channel, LL
+ * 4 KiB, in rings for each rank, LL128 5 KiB. */
+START_TEST(channels_follow_from_place_and_size)
+{
+    static const struct {
+        double bytes, nodes;
+        enum nccl_algo algo;
+        enum coll_protocol protocol;
+        double want;
+    } rows[] = {{1e9, 1, NCCL_RING, PROTOCOL_SIMPLE, 24},
+                {1e9, 2, NCCL_RING, PROTOCOL_SIMPLE, 8},
+                {1e9, 2, NCCL_TREE, PROTOCOL_SIMPLE, 8},
+                {1e9, 1, NCCL_NVLS, PROTOCOL_SIMPLE, 16},
+                {24 * 32768, 1, NCCL_RING, PROTOCOL_SIMPLE, 24},
+                {24 * 32768 - 1, 1, NCCL_RING, PROTOCOL_SIMPLE, 23},
+                {1000, 1, NCCL_RING, PROTOCOL_SIMPLE, 1},
+                {3 * 32768, 2, NCCL_TREE, PROTOCOL_SIMPLE, 3},
+                {5 * 4096 * 8, 1, NCCL_RING, PROTOCOL_LL, 5},
+                {5 * 4096 * 16, 2, NCCL_RING, PROTOCOL_LL, 5},
+                {5 * 4096, 2, NCCL_TREE, PROTOCOL_LL, 5},
+                {7 * 5120, 1, NCCL_RING, PROTOCOL_LL128, 7}};
+    struct nccl_time t;
+
+    machine();
+    cl.coll.nvls.rate_Bps = 400e9;
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        struct nccl_call c = ring(COLL_ALL_REDUCE, rows[i].bytes, rows[i].nodes);
+
+        c.nics = rows[i].nodes > 1 ? 4 : 0;
+        ck_assert(nccl_time(&cl, &c, rows[i].algo, rows[i].protocol, &t));
+        ck_assert_msg(t.channels == rows[i].want, "row %zu: %g", i, t.channels);
+    }
+}
+END_TEST
+
+/* Sends: 32 in a node. Over nodes as many as a ring in a power of two, and two a peer. */
+START_TEST(sends_have_channels_by_peers)
+{
+    static const struct {
+        double nodes, nics, peers, want;
+    } rows[] = {{1, 0, 0, 32}, {2, 8, 8, 16}, {2, 6, 100, 16}, {2, 8, 1, 2}, {2, 20, 100, 32}};
+    struct nccl_time t;
+
+    machine();
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        struct nccl_call c = ring(COLL_ALL_TO_ALL, 1e9, rows[i].nodes);
+
+        c.nics = rows[i].nics;
+        c.peers = rows[i].peers;
+        ck_assert(nccl_time(&cl, &c, NCCL_P2P, PROTOCOL_SIMPLE, &t));
+        ck_assert_msg(t.channels == rows[i].want, "row %zu: %g", i, t.channels);
+    }
+}
+END_TEST
+
+START_TEST(a_cluster_may_say_how_many_channels)
+{
+    struct nccl_call c = ring(COLL_ALL_REDUCE, 1e9, 1), d = ring(COLL_ALL_REDUCE, 1e9, 2);
+    struct nccl_time t;
+
+    machine();
+    cl.coll.channels[CHANNELS_RING] = 4;
+    cl.coll.channels[CHANNELS_NIC] = 1;
+    cl.coll.channels[CHANNELS_NVLS] = 6;
+    cl.coll.channels[CHANNELS_P2P] = 3;
+    cl.coll.nvls.rate_Bps = 400e9;
+    d.nics = 4;
+    d.peers = 8;
+    ck_assert(nccl_time(&cl, &c, NCCL_RING, PROTOCOL_SIMPLE, &t) && t.channels == 4);
+    ck_assert(nccl_time(&cl, &c, NCCL_NVLS, PROTOCOL_SIMPLE, &t) && t.channels == 6);
+    ck_assert(nccl_time(&cl, &d, NCCL_RING, PROTOCOL_SIMPLE, &t) && t.channels == 4);
+    d.direct = true;
+    ck_assert(nccl_time(&cl, &d, NCCL_P2P, PROTOCOL_SIMPLE, &t) && t.channels == 3);
+}
+END_TEST
+
 SUITE_MAIN("sim/nccl", a_ring_costs_its_steps_its_bytes_its_tail_and_a_ramp,
            in_place_an_all_gather_copies_less, between_nodes_the_busier_of_nvlink_and_nics_counts,
            a_tree_halves_what_two_nodes_exchange,
@@ -225,4 +301,6 @@ SUITE_MAIN("sim/nccl", a_ring_costs_its_steps_its_bytes_its_tail_and_a_ramp,
            switches_that_reduce_take_each_byte_once, sends_and_receives_share_the_port,
            the_table_decides_between_ll128_and_simple_in_a_node,
            beyond_two_nodes_trees_carry_the_small_messages,
-           a_band_widens_with_nodes_and_where_nothing_was_measured)
+           a_band_widens_with_nodes_and_where_nothing_was_measured,
+           channels_follow_from_place_and_size, sends_have_channels_by_peers,
+           a_cluster_may_say_how_many_channels)
