@@ -15,15 +15,15 @@ static void load(const char *name, uint32_t nodes)
         ck_abort_msg("%s", err.msg);
 }
 
-/* All GPUs of the cluster. */
-static double time_us(enum coll_kind kind, uint64_t bytes)
+/* All GPUs of the cluster; 0 repeats: one call. */
+static double repeated_us(enum coll_kind kind, uint64_t bytes, uint32_t repeat)
 {
     uint32_t world = cl.n_nodes * cl.gpus_per_node;
     struct group g = {
         .name = "world", .n_axes = 1, .size = {world}, .stride = {1}, .n_members = world};
     struct op o = {.kind = OP_COLLECTIVE,
                    .loop = PROGRAM_NONE,
-                   .coll = {.kind = kind, .bytes = bytes, .wire = DTYPE_BF16}};
+                   .coll = {.kind = kind, .bytes = bytes, .wire = DTYPE_BF16, .repeat = repeat}};
     struct program p = {.world = world,
                         .gpus_per_node = cluster_domain_gpus(&cl),
                         .ops = &o,
@@ -34,6 +34,23 @@ static double time_us(enum coll_kind kind, uint64_t bytes)
 
     return (double)sim_collective_ps(&p, &cl, &o, &i, ALGO_RING) / 1e6;
 }
+
+static double time_us(enum coll_kind kind, uint64_t bytes)
+{
+    return repeated_us(kind, bytes, 0);
+}
+
+/* Each of five calls has its own last operation. */
+START_TEST(five_calls_take_five_times_one)
+{
+    arena_init(&arena);
+    load("dgx-a100", 1);
+    for (uint64_t bytes = 4096; bytes < UINT64_C(1) << 32; bytes *= 64)
+        ck_assert_double_eq_tol(repeated_us(COLL_ALL_GATHER, bytes, 5),
+                                5 * time_us(COLL_ALL_GATHER, bytes), 1e-5);
+    arena_release(&arena);
+}
+END_TEST
 
 /* LL: base, 7 steps, and 7/8 of the bytes at its share of NVLink's rate with the tail of an eighth. */
 START_TEST(a_small_all_gather_costs_its_steps)
@@ -165,7 +182,7 @@ START_TEST(every_algorithm_reads_what_it_sends_and_writes_what_it_gets)
 }
 END_TEST
 
-SUITE_MAIN("sim/collective", a_small_all_gather_costs_its_steps,
+SUITE_MAIN("sim/collective", five_calls_take_five_times_one, a_small_all_gather_costs_its_steps,
            between_nodes_the_nics_set_the_rate, inside_an_nvlink_domain_nodes_do_not_count,
            a_hop_counts_beyond_a_leaf_only, oversubscription_counts_beyond_a_leaf_only,
            every_algorithm_reads_what_it_sends_and_writes_what_it_gets)
