@@ -1,6 +1,7 @@
 #include "sim/collective.h"
 
 #include "core/num.h"
+#include "model/direct.h"
 #include "model/tree.h"
 #include "sim/links.h"
 
@@ -340,15 +341,6 @@ static double most_inter(const struct traffic *t)
     return (double)most;
 }
 
-/* What leaves one rank cannot do so faster than by all NICs of its node. */
-static double at_least_s(const struct coll_cache *k, const struct traffic *t)
-{
-    double most = most_inter(t);
-
-    return most > 0 ? most / k->c->nics_per_node / coll_capacity(&k->fabric, RESOURCE_NIC_TX) / 1e12
-                    : 0;
-}
-
 /* Channels that put `bytes` on a link of kind r: all of a GPU's on its NVLink; beyond, those of a ring are spread over what leaves the
  * node, those of direct sends over what leaves the GPU. Groups that meet there, and owners, add up. */
 static double channels_on(const struct coll_activity *x, const struct group_shape *s,
@@ -362,9 +354,8 @@ static double channels_on(const struct coll_activity *x, const struct group_shap
     return x->nccl.channels * bytes / whole;
 }
 
-/* NULL: it takes longer than that. */
 static struct coll_activity *make(const struct coll_cache *k, const struct op *o,
-                                  const struct instance *i, enum coll_algo algo, int64_t within_ps,
+                                  const struct instance *i, enum coll_algo algo,
                                   struct arena *arena)
 {
     const struct group_shape s = group_shape(k->p, &k->p->groups[o->coll.group]);
@@ -381,8 +372,6 @@ static struct coll_activity *make(const struct coll_cache *k, const struct op *o
     traffic_of_first(k->p, o, i, algo, k->first, arena, &x->traffic);
     if (x->traffic.n_only == k->first) /* then `every` is nobody's */
         memset(&x->traffic.every, 0, sizeof(x->traffic.every));
-    if (at_least_s(k, &x->traffic) * 1e12 > (double)within_ps)
-        return NULL;
     links_of(k, o, i, algo, &s, &x->traffic, arena, a);
     if (o->coll.piece_bytes && o->coll.piece_bytes < bytes)
         calls *= (double)num_ceil_div(bytes, o->coll.piece_bytes);
@@ -451,6 +440,23 @@ static struct coll_cache_slot *slot(struct coll_cache *k, const struct key *key)
     return &k->slots[at];
 }
 
+/* What an owner sends to other nodes itself, or takes in from them, cannot pass faster than by all NICs of its node. */
+static double at_least_ps(const struct coll_cache *k, const struct op *o, const struct instance *i,
+                          enum coll_algo algo)
+{
+    const struct group_shape s = group_shape(k->p, &k->p->groups[o->coll.group]);
+    const struct segment_table *t = &k->p->segment_tables[o->coll.table];
+    uint32_t u = t->n_units > 1 ? i->unit : 0;
+    uint64_t most = 0;
+
+    if (s.nodes < 2 || !direct_is(k->p, o, i, algo) || traffic_to_ranges(k->p, o, i))
+        return 0;
+    for (uint32_t n = t->start[u]; n < t->start[u + 1]; n++)
+        most = num_max(most, t->segments[n].bytes);
+    return (double)most * (algo == ALGO_HIERARCHICAL ? s.nodes - 1 : s.n - s.per_node) /
+           (k->c->nics_per_node * coll_capacity(&k->fabric, RESOURCE_NIC_TX));
+}
+
 static enum coll_algo fastest(const struct coll_cache *k, const struct op *o,
                               const struct instance *i)
 {
@@ -462,9 +468,11 @@ static enum coll_algo fastest(const struct coll_cache *k, const struct op *o,
     for (size_t n = 0; n < sizeof(tried) / sizeof(tried[0]); n++) {
         const struct coll_activity *x;
 
+        if (at_least_ps(k, o, i, tried[n]) > (double)best_ps)
+            continue;
         arena_init(&scratch);
-        x = make(k, o, i, tried[n], best_ps, &scratch);
-        if (x && x->possible && x->alone_ps < best_ps) {
+        x = make(k, o, i, tried[n], &scratch);
+        if (x->possible && x->alone_ps < best_ps) {
             best_ps = x->alone_ps;
             best = tried[n];
         }
@@ -499,7 +507,7 @@ const struct coll_activity *coll_get(struct coll_cache *k, const struct op *o,
         algo = ALGO_RING;
     else if (algo == ALGO_AUTO)
         algo = fastest(k, o, i);
-    x = make(k, o, i, algo, INT64_MAX, &k->arena);
+    x = make(k, o, i, algo, &k->arena);
     s->key = key;
     s->value = x;
     k->n++;
