@@ -68,6 +68,7 @@ int evaluate(struct plan *plan, const struct sim_options *o, struct arena *a,
     out->plan = plan;
     if (!o->serial) { /* else as ballast exec runs it */
         costs = *framework_costs(j->framework);
+        costs.unfused = job_unfused_attention(j);
         if (j->cuda_graphs) {
             costs.graphs = true;
             costs.host_s = 0;

@@ -27,6 +27,11 @@ static const char *const frameworks[] = {
     FRAMEWORKS(X)
 #undef X
         NULL};
+static const char *const attentions[] = {
+#define X(v, name) name,
+    ATTENTIONS(X)
+#undef X
+        NULL};
 static const char *const adamw_kernels[] = {
 #define X(v, name) name,
     ADAMW_KERNELS(X)
@@ -208,6 +213,13 @@ const struct opt setup_options[] = {
      .choices = frameworks,
      .dflt = "fsdp2",
      .help = "what surrounds the arithmetic: launch costs, extra traffic, overlap (docs/MODEL.md)"},
+    {.name = "attention",
+     .type = OPT_CHOICE,
+     .choices = attentions,
+     .dflt = "auto",
+     .help = "one fused kernel, or scores that pass through memory and are kept for backward; "
+             "auto: the "
+             "framework's, unfused in megatron-deepspeed alone"},
     {.name = "adamw",
      .type = OPT_CHOICE,
      .choices = adamw_kernels,
@@ -350,6 +362,7 @@ static int read_job(struct setup *s, struct err *e)
         .pp = 1,
         .ep = 1,
         .framework = (enum framework)opts_get(o, "framework")->u64,
+        .attention = (enum attention)opts_get(o, "attention")->u64,
         .adamw = (enum adamw_kernels)opts_get(o, "adamw")->u64,
         .ns_batch = opts_get(o, "ns-batch")->u64,
         .ns_symmetric = opts_get(o, "ns-kernels")->u64 == 1,

@@ -121,7 +121,9 @@ int lower_begin(struct lower *l, const struct plan *plan, struct arena *a, struc
     l->graphs = ARENA_NEW(a, struct unit_graph, l->m->n_classes);
     for (uint32_t c = 0; c < l->m->n_classes; c++)
         if (graph_build(l->m, c, l->j->micro_batch, l->j->seq_len, l->j->param_dtype, &l->graphs[c],
-                        e))
+                        e) ||
+            (job_unfused_attention(l->j) &&
+             graph_unfuse_attention(&l->graphs[c], l->j->param_dtype, e)))
             return -1;
     program_builder_init(&l->b, p, a);
     l->world = program_add_group(
@@ -136,7 +138,7 @@ int lower_begin(struct lower *l, const struct plan *plan, struct arena *a, struc
                                 .reduce_algo = l->j->gather};
     l->params = l->states = l->master = PROGRAM_NONE;
     l->padded = l->weights = l->inputs = l->input_grads = l->grads = l->grad_shard = l->grad_owned =
-        l->held = l->eager = PROGRAM_NONE;
+        l->held = l->eager = l->scores = PROGRAM_NONE;
     l->kept = ARENA_NEW(a, bool, l->m->n_units);
     l->not_kept = ARENA_NEW(a, bool, l->m->n_units);
     for (uint32_t u = 0; u < l->m->n_units; u++) {
@@ -394,8 +396,12 @@ static void entry_operands(struct lower *l, struct emit *x, uint32_t class_id,
             value_operand(l, x, class_id, k, o->in[i], false, ACCESS_READ);
     if (at.part >= 0 && o->saves_out)
         value_operand(l, x, class_id, k, o->out, false, ACCESS_READ);
+    if (at.part >= 0 && o->beside)
+        value_operand(l, x, class_id, k, o->beside, false, ACCESS_READ);
     if (!wgrad)
         weight_operands(l, x, o, l->weights, ACCESS_READ);
+    if (at.part < 0 && o->beside)
+        value_operand(l, x, class_id, k, o->beside, false, ACCESS_WRITE);
     if (at.part < 0)
         value_operand(l, x, class_id, k, o->out, false, ACCESS_WRITE);
     else if (!wgrad)
@@ -419,8 +425,10 @@ static void entry_lives(struct lower *l, struct emit *x, uint32_t class_id,
     if (p->list[i].part < 0) {
         if (k->outside[o->out] && !backward)
             emit_life(x, l->inputs, +1, false);
-        else if (!k->outside[o->out])
+        else if (!k->outside[o->out] && !(backward && k->kept[o->out]))
             emit_life(x, value_buffer(l, class_id, o->out, false), 0, false);
+        if (o->beside)
+            emit_life(x, value_buffer(l, class_id, o->beside, false), 0, false);
     }
     for (uint32_t v = 1; v < g->n_values; v++) {
         uint32_t made = lives_made_at(g, p, v), last = lives_last_read(g, p, v);
@@ -524,6 +532,25 @@ static void eager_loss(struct lower *l, struct emit *x)
     emit_life(x, l->eager, 0, true);
 }
 
+/* Unfused attention holds, while it runs, two copies of the scores beside what it keeps: what softmax reads and makes, and in backward the
+ * gradients of both. */
+static void eager_scores(struct lower *l, struct emit *x, const struct graph_op *o)
+{
+    if (!o->beside)
+        return;
+    if (l->scores == PROGRAM_NONE)
+        l->scores = program_add_buffer(
+            &l->b, &(struct buffer){
+                       .name = "attention.scores",
+                       .part = MEM_ACTIVATIONS,
+                       .dtype = l->j->param_dtype,
+                       .rule = SIZE_CONST,
+                       .bytes = 2 * dtype_bytes(l->j->param_dtype,
+                                                o->forward.batch * o->forward.m * o->forward.n)});
+    emit_life(x, l->scores, 0, false);
+    emit_life(x, l->scores, 0, true);
+}
+
 static void emit_pass(struct lower *l, uint32_t class_id, const struct class_lives *k,
                       bool backward)
 {
@@ -549,6 +576,7 @@ static void emit_pass(struct lower *l, uint32_t class_id, const struct class_liv
         if (backward)
             entry_grads(l, &x, class_id, p, k->g, i);
         eager_loss(l, &x);
+        eager_scores(l, &x, o);
         emit_add(l, &x);
     }
 }

@@ -27,3 +27,9 @@ const char *framework_name(enum framework f)
     }
     return "?";
 }
+
+bool job_unfused_attention(const struct job *j)
+{
+    return j->attention == ATTENTION_UNFUSED ||
+           (j->attention == ATTENTION_AUTO && j->framework == FRAMEWORK_MEGATRON_DEEPSPEED);
+}

@@ -217,7 +217,7 @@ static double attention_s(const struct device *d, const struct framework_costs *
     double whole =
         (backward ? 10.0 : 4.0) * (double)k->batch * (double)(k->m * k->n) * (double)k->k;
 
-    if (f && f->score_bytes > 0 && !scan)
+    if (f && f->unfused && !scan)
         return unfused_attention_s(d, f, k, backward);
     if (own <= 0 && !scan && masked > 0 && (double)k->flops < 0.75 * whole)
         rate *= masked;

@@ -93,7 +93,8 @@ static const struct {
              {"internevo", 1.1, 1.8},  {"matrixfsdp-sequences", 3.1, 8.3},
              {"torchtitan", 5.1, 7.4}, {"matrixfsdp-weak-scaling", 5.3, 12.1},
              {"amsp", 2.5, 4.6},       {"fms-fsdp", 3.6, 5.6},
-             {"amsp-mics", 7.2, 7.6}};
+             {"amsp-mics", 7.2, 7.6},  {"amsp-engine", 7.9, 10.2},
+             {"fsdp-paper", 0.9, 1.7}, {"matrixfsdp-ablation", 5.1, 13.5}};
 
 START_TEST(steps_are_predicted_as_well_as_before)
 {
