@@ -32,6 +32,11 @@ static const char *const attentions[] = {
     ATTENTIONS(X)
 #undef X
         NULL};
+static const char *const losses[] = {
+#define X(v, name) name,
+    LOSSES(X)
+#undef X
+        NULL};
 static const char *const adamw_kernels[] = {
 #define X(v, name) name,
     ADAMW_KERNELS(X)
@@ -220,6 +225,12 @@ const struct opt setup_options[] = {
      .help = "one fused kernel, or scores that pass through memory and are kept for backward; "
              "auto: the "
              "framework's, unfused in megatron-deepspeed alone"},
+    {.name = "loss",
+     .type = OPT_CHOICE,
+     .choices = losses,
+     .dflt = "auto",
+     .help =
+         "cross entropy: PyTorch's in fp32, or one kernel on 16-bit logits; auto: the framework's"},
     {.name = "adamw",
      .type = OPT_CHOICE,
      .choices = adamw_kernels,
@@ -363,6 +374,7 @@ static int read_job(struct setup *s, struct err *e)
         .ep = 1,
         .framework = (enum framework)opts_get(o, "framework")->u64,
         .attention = (enum attention)opts_get(o, "attention")->u64,
+        .loss = (enum loss)opts_get(o, "loss")->u64,
         .adamw = (enum adamw_kernels)opts_get(o, "adamw")->u64,
         .ns_batch = opts_get(o, "ns-batch")->u64,
         .ns_symmetric = opts_get(o, "ns-kernels")->u64 == 1,
@@ -621,6 +633,8 @@ int setup_check_used(struct setup *s, const char *const *layouts, size_t n, stru
     if (opts_get(s->opts, "objective")->set == OPT_FROM_CLI && !owner)
         return err_set(e, ERR_INVALID, "--objective has no effect: no layout here has owners%s",
                        adamw);
+    if (opts_get(s->opts, "loss")->set == OPT_FROM_CLI && !model_has_head(&s->model))
+        return err_set(e, ERR_INVALID, "--loss has no effect: '%s' has no head", s->model.name);
     if (opts_get(s->opts, "bucket")->set == OPT_FROM_CLI && !bucket)
         return err_set(e, ERR_INVALID,
                        "--bucket has no effect: only ddp and zero1 reduce in buckets");

@@ -119,12 +119,15 @@ int lower_begin(struct lower *l, const struct plan *plan, struct arena *a, struc
     p->gpus_per_node = cluster_domain_gpus(&plan->cluster);
     p->n_micro = (uint32_t)plan->job.grad_accum;
     l->graphs = ARENA_NEW(a, struct unit_graph, l->m->n_classes);
-    for (uint32_t c = 0; c < l->m->n_classes; c++)
+    for (uint32_t c = 0; c < l->m->n_classes; c++) {
         if (graph_build(l->m, c, l->j->micro_batch, l->j->seq_len, l->j->param_dtype, &l->graphs[c],
                         e) ||
             (job_unfused_attention(l->j) &&
              graph_unfuse_attention(&l->graphs[c], l->j->param_dtype, e)))
             return -1;
+        if (l->j->loss == LOSS_FUSED)
+            graph_fuse_loss(&l->graphs[c]);
+    }
     program_builder_init(&l->b, p, a);
     l->world = program_add_group(
         &l->b, &(struct group){
@@ -514,11 +517,9 @@ static void entry_grads(struct lower *l, struct emit *x, uint32_t class_id, cons
  * and the one of the fp32 logits: two fp32 copies more than a fused loss, which makes the gradient in the logits' type. */
 static void eager_loss(struct lower *l, struct emit *x)
 {
-    enum framework f = l->j->framework;
     const struct kernel_call *c = &x->op.call;
 
-    if (c->kernel != KERNEL_CROSS_ENTROPY_BACKWARD ||
-        (f != FRAMEWORK_FSDP2 && f != FRAMEWORK_DEEPSPEED))
+    if (c->kernel != KERNEL_CROSS_ENTROPY_BACKWARD || !job_eager_loss(l->j))
         return;
     if (l->eager == PROGRAM_NONE)
         l->eager = program_add_buffer(

@@ -376,6 +376,21 @@ int graph_unfuse_attention(struct unit_graph *g, enum dtype act, struct err *e)
     return 0;
 }
 
+void graph_fuse_loss(struct unit_graph *g)
+{
+    for (uint32_t i = 0; i < g->n_ops; i++) {
+        struct graph_op *o = &g->ops[i];
+
+        if (o->forward.kernel != KERNEL_CROSS_ENTROPY)
+            continue;
+        o->saves_in[0] = true;
+        g->values[o->in[0]].needed = true;
+        g->values[o->out].bytes = 4 * o->forward.m;
+        o->forward.hbm_bytes = g->values[o->in[0]].bytes;
+        o->backward[0].hbm_bytes = 2 * g->values[o->in[0]].bytes;
+    }
+}
+
 double graph_model_flops_per_token(const struct model *m, uint64_t seq_len)
 {
     double per_token = 6.0 * (double)(m->active_params - m->embedding_params);

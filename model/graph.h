@@ -136,6 +136,10 @@ int graph_build(const struct model *m, uint32_t class_id, uint64_t micro_batch, 
  * bits), in place of flash attention's output and row sums. ERR_OVERFLOW as graph_build(). */
 int graph_unfuse_attention(struct unit_graph *g, enum dtype act, struct err *e);
 
+/* A cross entropy of one kernel: it reads the logits, and again in backward, where it writes their gradient; between them it keeps an
+ * fp32 number a token. */
+void graph_fuse_loss(struct unit_graph *g);
+
 /* Model FLOPs of one token, forward and backward (MFU's numerator, docs/METRICS.md): 6 per parameter that a token meets
  * without look-ups, plus 12*layers*hidden*seq for attention, not halved for causal masks or windows; hidden is that of
  * the heads, and layers without attention count nothing. */
