@@ -68,6 +68,11 @@ int evaluate(struct plan *plan, const struct sim_options *o, struct arena *a,
     out->plan = plan;
     if (!o->serial) { /* else as ballast exec runs it */
         costs = *framework_costs(j->framework);
+        costs.unfused = job_unfused_attention(j);
+        if (j->loss == LOSS_FUSED)
+            costs.logit_bytes = 0;
+        else if (j->loss == LOSS_EAGER)
+            costs.logit_bytes = framework_costs(FRAMEWORK_FSDP2)->logit_bytes;
         if (j->cuda_graphs) {
             costs.graphs = true;
             costs.host_s = 0;

@@ -350,6 +350,7 @@ static int session_run(struct session *s, int argc, char **argv, struct err *e)
         plan_load(s->opts.pos[0], &s->arena, &s->plan, e) || exec_job(&s->plan.job, e) ||
         other_cluster(s, e))
         return -1;
+    s->plan.job.attention = ATTENTION_FLASH; /* what its kernels are, whatever the framework has */
     if (layout_check(&s->plan, e) || layout_lower(&s->plan, &s->arena, &s->program, e))
         return err_prefix(e, "'%s'", s->opts.pos[0]);
     if (opts_get(&s->opts, "owners")->set && s->on.t.size == 1)

@@ -225,6 +225,21 @@ static void try_compiled(struct search *s)
     try_it(s, &p, false, "--framework fsdp2-compiled", "compiled layers");
 }
 
+static void try_fused(struct search *s)
+{
+    struct plan p = again(s);
+
+    if (job_unfused_attention(&p.job)) {
+        p.job.attention = ATTENTION_FLASH;
+        try_it(s, &p, false, "--attention flash", "kernels of its own");
+    }
+    p = again(s);
+    if (job_eager_loss(&p.job) && model_has_head(&p.model)) {
+        p.job.loss = LOSS_FUSED;
+        try_it(s, &p, false, "--loss fused", "a kernel of its own");
+    }
+}
+
 static void try_refresh(struct search *s)
 {
     struct plan p = again(s);
@@ -339,6 +354,7 @@ void explain_find(const struct evaluation *base, struct arena *a, struct explana
     try_batch(&s);
     try_dtypes(&s);
     try_compiled(&s);
+    try_fused(&s);
     try_refresh(&s);
     try_symmetric(&s);
     try_nics(&s);

@@ -27,6 +27,16 @@ static const char *const frameworks[] = {
     FRAMEWORKS(X)
 #undef X
         NULL};
+static const char *const attentions[] = {
+#define X(v, name) name,
+    ATTENTIONS(X)
+#undef X
+        NULL};
+static const char *const losses[] = {
+#define X(v, name) name,
+    LOSSES(X)
+#undef X
+        NULL};
 static const char *const adamw_kernels[] = {
 #define X(v, name) name,
     ADAMW_KERNELS(X)
@@ -208,6 +218,19 @@ const struct opt setup_options[] = {
      .choices = frameworks,
      .dflt = "fsdp2",
      .help = "what surrounds the arithmetic: launch costs, extra traffic, overlap (docs/MODEL.md)"},
+    {.name = "attention",
+     .type = OPT_CHOICE,
+     .choices = attentions,
+     .dflt = "auto",
+     .help = "one fused kernel, or scores that pass through memory and are kept for backward; "
+             "auto: the "
+             "framework's, unfused in megatron-deepspeed alone"},
+    {.name = "loss",
+     .type = OPT_CHOICE,
+     .choices = losses,
+     .dflt = "auto",
+     .help =
+         "cross entropy: PyTorch's in fp32, or one kernel on 16-bit logits; auto: the framework's"},
     {.name = "adamw",
      .type = OPT_CHOICE,
      .choices = adamw_kernels,
@@ -350,6 +373,8 @@ static int read_job(struct setup *s, struct err *e)
         .pp = 1,
         .ep = 1,
         .framework = (enum framework)opts_get(o, "framework")->u64,
+        .attention = (enum attention)opts_get(o, "attention")->u64,
+        .loss = (enum loss)opts_get(o, "loss")->u64,
         .adamw = (enum adamw_kernels)opts_get(o, "adamw")->u64,
         .ns_batch = opts_get(o, "ns-batch")->u64,
         .ns_symmetric = opts_get(o, "ns-kernels")->u64 == 1,
@@ -608,6 +633,8 @@ int setup_check_used(struct setup *s, const char *const *layouts, size_t n, stru
     if (opts_get(s->opts, "objective")->set == OPT_FROM_CLI && !owner)
         return err_set(e, ERR_INVALID, "--objective has no effect: no layout here has owners%s",
                        adamw);
+    if (opts_get(s->opts, "loss")->set == OPT_FROM_CLI && !model_has_head(&s->model))
+        return err_set(e, ERR_INVALID, "--loss has no effect: '%s' has no head", s->model.name);
     if (opts_get(s->opts, "bucket")->set == OPT_FROM_CLI && !bucket)
         return err_set(e, ERR_INVALID,
                        "--bucket has no effect: only ddp and zero1 reduce in buckets");

@@ -509,21 +509,24 @@ static void make_groups(struct exec_run *r)
 
 int exec_job(const struct job *j, struct err *e)
 {
-    const char *what = j->adamw != ADAMW_FUSED ? "adamw other than fused"
-                       : j->ns_batch           ? "ns_batch"
-                       : j->ns_symmetric       ? "ns_kernels symmetric"
-                       : j->cuda_graphs        ? "cuda_graphs"
-                       : j->fp8                ? "fp8"
-                       : j->overlap_refresh    ? "overlap_refresh"
-                       : j->sync_last          ? "grad_sync last"
-                                               : NULL;
+    const char *what = j->attention == ATTENTION_UNFUSED ? "attention unfused"
+                       : j->loss != LOSS_AUTO            ? "a loss other than auto"
+                       : j->adamw != ADAMW_FUSED         ? "adamw other than fused"
+                       : j->ns_batch                     ? "ns_batch"
+                       : j->ns_symmetric                 ? "ns_kernels symmetric"
+                       : j->cuda_graphs                  ? "cuda_graphs"
+                       : j->fp8                          ? "fp8"
+                       : j->overlap_refresh              ? "overlap_refresh"
+                       : j->sync_last                    ? "grad_sync last"
+                                                         : NULL;
 
     if (what)
-        return err_set(
-            e, ERR_UNSUPPORTED,
-            "the plan's job has %s: exec runs a fused AdamW and whole products of 16 or 32 "
-            "bits, launches one by one, and refreshes at a step's end",
-            what);
+        return err_set(e, ERR_UNSUPPORTED,
+                       "the plan's job has %s: exec runs fused attention, a loss in fp32, a fused "
+                       "AdamW and whole "
+                       "products of 16 or 32 "
+                       "bits, launches one by one, and refreshes at a step's end",
+                       what);
     return 0;
 }
 

@@ -9,7 +9,7 @@ static void want(struct class_lives *k, uint32_t v)
         return;
     k->recomputed[v] = true;
     for (uint32_t i = 0; i < k->g->n_ops; i++)
-        if (k->g->ops[i].out == v)
+        if (k->g->ops[i].out == v || k->g->ops[i].beside == v)
             for (uint32_t x = 0; x < k->g->ops[i].n_in; x++)
                 want(k, k->g->ops[i].in[x]);
 }
@@ -35,9 +35,17 @@ static void selective_saves(const struct unit_graph *g, enum framework f,
 
         if (megatron && k->kernel == KERNEL_ATTENTION)
             saves[g->ops[i].out] = false;
+        if (g->ops[i].beside)
+            saves[g->ops[i].beside] = false;
         if (!megatron && k->kernel == KERNEL_GEMM && k->batch == 1 && products++ % 2)
             saves[g->ops[i].out] = false;
     }
+}
+
+/* Does the operation run again in backward? */
+static bool made_again(const struct class_lives *k, const struct graph_op *o)
+{
+    return k->recomputed[o->out] || (o->beside && k->recomputed[o->beside]);
 }
 
 /* Selective recomputation keeps what it saves; PyTorch's policy also what neither backward nor a recomputation reads: it
@@ -62,7 +70,9 @@ void lives_retain(struct class_lives *k, enum recompute mode, enum framework f)
 
             for (uint32_t n = i + 1; n < g->n_ops && !again; n++)
                 for (uint32_t x = 0; x < g->ops[n].n_in; x++)
-                    again |= k->recomputed[g->ops[n].out] && g->ops[n].in[x] == o->out;
+                    again |= made_again(k, &g->ops[n]) && g->ops[n].in[x] == o->out;
+            if (o->beside)
+                k->recomputed[o->beside] = !k->kept[o->beside];
             if (!again || k->kept[o->out])
                 continue;
             if (saves[o->out])
@@ -82,7 +92,7 @@ void lives_passes(struct class_lives *k)
     for (uint32_t i = 0; i < g->n_ops; i++)
         k->forward.list[k->forward.n++] = (struct entry){i, -1};
     for (uint32_t i = 0; i < g->n_ops; i++)
-        if (k->recomputed[g->ops[i].out])
+        if (made_again(k, &g->ops[i]))
             k->backward.list[k->backward.n++] = (struct entry){i, -1};
     for (uint32_t i = g->n_ops; i-- > 0;)
         for (uint32_t b = 0; b < g->ops[i].n_backward; b++)
@@ -98,7 +108,7 @@ static bool entry_reads(const struct unit_graph *g, struct entry x, uint32_t v)
         if (o->in[i] == v &&
             (x.part < 0 || (o->saves_in[i] && !(o->n_backward == 2 && x.part == 0))))
             return true;
-    return x.part >= 0 && o->saves_out && o->out == v;
+    return x.part >= 0 && ((o->saves_out && o->out == v) || (v && o->beside == v));
 }
 
 /* Does it make the gradient of v? */
@@ -125,7 +135,8 @@ uint32_t lives_last_read(const struct unit_graph *g, const struct pass *p, uint3
 uint32_t lives_made_at(const struct unit_graph *g, const struct pass *p, uint32_t v)
 {
     for (uint32_t i = 0; i < p->n; i++)
-        if (p->list[i].part < 0 && g->ops[p->list[i].op].out == v)
+        if (p->list[i].part < 0 && v &&
+            (g->ops[p->list[i].op].out == v || g->ops[p->list[i].op].beside == v))
             return i;
     return PROGRAM_NONE;
 }

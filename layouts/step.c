@@ -119,10 +119,15 @@ int lower_begin(struct lower *l, const struct plan *plan, struct arena *a, struc
     p->gpus_per_node = cluster_domain_gpus(&plan->cluster);
     p->n_micro = (uint32_t)plan->job.grad_accum;
     l->graphs = ARENA_NEW(a, struct unit_graph, l->m->n_classes);
-    for (uint32_t c = 0; c < l->m->n_classes; c++)
+    for (uint32_t c = 0; c < l->m->n_classes; c++) {
         if (graph_build(l->m, c, l->j->micro_batch, l->j->seq_len, l->j->param_dtype, &l->graphs[c],
-                        e))
+                        e) ||
+            (job_unfused_attention(l->j) &&
+             graph_unfuse_attention(&l->graphs[c], l->j->param_dtype, e)))
             return -1;
+        if (l->j->loss == LOSS_FUSED)
+            graph_fuse_loss(&l->graphs[c]);
+    }
     program_builder_init(&l->b, p, a);
     l->world = program_add_group(
         &l->b, &(struct group){
@@ -136,7 +141,7 @@ int lower_begin(struct lower *l, const struct plan *plan, struct arena *a, struc
                                 .reduce_algo = l->j->gather};
     l->params = l->states = l->master = PROGRAM_NONE;
     l->padded = l->weights = l->inputs = l->input_grads = l->grads = l->grad_shard = l->grad_owned =
-        l->held = l->eager = PROGRAM_NONE;
+        l->held = l->eager = l->scores = PROGRAM_NONE;
     l->kept = ARENA_NEW(a, bool, l->m->n_units);
     l->not_kept = ARENA_NEW(a, bool, l->m->n_units);
     for (uint32_t u = 0; u < l->m->n_units; u++) {
@@ -394,8 +399,12 @@ static void entry_operands(struct lower *l, struct emit *x, uint32_t class_id,
             value_operand(l, x, class_id, k, o->in[i], false, ACCESS_READ);
     if (at.part >= 0 && o->saves_out)
         value_operand(l, x, class_id, k, o->out, false, ACCESS_READ);
+    if (at.part >= 0 && o->beside)
+        value_operand(l, x, class_id, k, o->beside, false, ACCESS_READ);
     if (!wgrad)
         weight_operands(l, x, o, l->weights, ACCESS_READ);
+    if (at.part < 0 && o->beside)
+        value_operand(l, x, class_id, k, o->beside, false, ACCESS_WRITE);
     if (at.part < 0)
         value_operand(l, x, class_id, k, o->out, false, ACCESS_WRITE);
     else if (!wgrad)
@@ -419,8 +428,10 @@ static void entry_lives(struct lower *l, struct emit *x, uint32_t class_id,
     if (p->list[i].part < 0) {
         if (k->outside[o->out] && !backward)
             emit_life(x, l->inputs, +1, false);
-        else if (!k->outside[o->out])
+        else if (!k->outside[o->out] && !(backward && k->kept[o->out]))
             emit_life(x, value_buffer(l, class_id, o->out, false), 0, false);
+        if (o->beside)
+            emit_life(x, value_buffer(l, class_id, o->beside, false), 0, false);
     }
     for (uint32_t v = 1; v < g->n_values; v++) {
         uint32_t made = lives_made_at(g, p, v), last = lives_last_read(g, p, v);
@@ -506,11 +517,9 @@ static void entry_grads(struct lower *l, struct emit *x, uint32_t class_id, cons
  * and the one of the fp32 logits: two fp32 copies more than a fused loss, which makes the gradient in the logits' type. */
 static void eager_loss(struct lower *l, struct emit *x)
 {
-    enum framework f = l->j->framework;
     const struct kernel_call *c = &x->op.call;
 
-    if (c->kernel != KERNEL_CROSS_ENTROPY_BACKWARD ||
-        (f != FRAMEWORK_FSDP2 && f != FRAMEWORK_DEEPSPEED))
+    if (c->kernel != KERNEL_CROSS_ENTROPY_BACKWARD || !job_eager_loss(l->j))
         return;
     if (l->eager == PROGRAM_NONE)
         l->eager = program_add_buffer(
@@ -522,6 +531,25 @@ static void eager_loss(struct lower *l, struct emit *x)
                              .bytes = c->m * c->n * (8 - dtype_bytes(l->j->param_dtype, 1))});
     emit_life(x, l->eager, 0, false);
     emit_life(x, l->eager, 0, true);
+}
+
+/* Unfused attention holds, while it runs, two copies of the scores beside what it keeps: what softmax reads and makes, and in backward the
+ * gradients of both. */
+static void eager_scores(struct lower *l, struct emit *x, const struct graph_op *o)
+{
+    if (!o->beside)
+        return;
+    if (l->scores == PROGRAM_NONE)
+        l->scores = program_add_buffer(
+            &l->b, &(struct buffer){
+                       .name = "attention.scores",
+                       .part = MEM_ACTIVATIONS,
+                       .dtype = l->j->param_dtype,
+                       .rule = SIZE_CONST,
+                       .bytes = 2 * dtype_bytes(l->j->param_dtype,
+                                                o->forward.batch * o->forward.m * o->forward.n)});
+    emit_life(x, l->scores, 0, false);
+    emit_life(x, l->scores, 0, true);
 }
 
 static void emit_pass(struct lower *l, uint32_t class_id, const struct class_lives *k,
@@ -549,6 +577,7 @@ static void emit_pass(struct lower *l, uint32_t class_id, const struct class_liv
         if (backward)
             entry_grads(l, &x, class_id, p, k->g, i);
         eager_loss(l, &x);
+        eager_scores(l, &x, o);
         emit_add(l, &x);
     }
 }

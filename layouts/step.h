@@ -49,7 +49,7 @@ struct lower {
     bool *not_kept;
     /* ids of buffers; `weights` is what kernels read: gathered units, or the parameters themselves */
     uint32_t params, states, master, weights, padded, inputs, input_grads, grads, grad_shard,
-        grad_owned, held, eager;
+        grad_owned, held, eager, scores;
     uint32_t (*values)[GRAPH_MAX_VALUES];
     uint32_t (*value_grads)[GRAPH_MAX_VALUES];
     /* ids of operations that others wait for */

@@ -348,6 +348,49 @@ int graph_build(const struct model *m, uint32_t class_id, uint64_t micro_batch, 
     return 0;
 }
 
+int graph_unfuse_attention(struct unit_graph *g, enum dtype act, struct err *e)
+{
+    struct build b = {.g = g, .act = act};
+
+    for (uint32_t i = 0; i < g->n_ops; i++) {
+        struct graph_op *o = &g->ops[i];
+        uint64_t rows = build_mul(&b, o->forward.batch, o->forward.m), scores;
+
+        if (o->forward.kernel != KERNEL_ATTENTION)
+            continue;
+        scores = build_mul(&b, rows, o->forward.n);
+        o->saves_out = false;
+        g->values[o->out].bytes -= 4 * rows; /* row sums in fp32 */
+        g->values[o->out].needed = false;
+        for (uint32_t k = 0; k < g->n_ops; k++)
+            for (uint32_t x = 0; x < g->ops[k].n_in; x++)
+                g->values[o->out].needed |= g->ops[k].in[x] == o->out && g->ops[k].saves_in[x];
+        o->beside = build_value(&b, "scores", 0);
+        g->values[o->beside].bytes = build_mul(&b, scores, 2 * dtype_bytes(act, 1) + 1);
+        g->values[o->beside].needed = true;
+    }
+    if (b.overflow)
+        return err_set(
+            e, ERR_OVERFLOW,
+            "attention's scores pass 2^63 bytes; use a smaller --seq-len or --micro-batch");
+    return 0;
+}
+
+void graph_fuse_loss(struct unit_graph *g)
+{
+    for (uint32_t i = 0; i < g->n_ops; i++) {
+        struct graph_op *o = &g->ops[i];
+
+        if (o->forward.kernel != KERNEL_CROSS_ENTROPY)
+            continue;
+        o->saves_in[0] = true;
+        g->values[o->in[0]].needed = true;
+        g->values[o->out].bytes = 4 * o->forward.m;
+        o->forward.hbm_bytes = g->values[o->in[0]].bytes;
+        o->backward[0].hbm_bytes = 2 * g->values[o->in[0]].bytes;
+    }
+}
+
 double graph_model_flops_per_token(const struct model *m, uint64_t seq_len)
 {
     double per_token = 6.0 * (double)(m->active_params - m->embedding_params);

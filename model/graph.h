@@ -87,7 +87,7 @@ struct kernel_call {
     bool fp32;      /* GEMM and attention: operands of 4 bytes, else of 2 (bf16, fp16) */
 };
 
-enum { GRAPH_MAX_IN = 4, GRAPH_MAX_VALUES = 48, GRAPH_MAX_OPS = 48 };
+enum { GRAPH_MAX_IN = 4, GRAPH_MAX_VALUES = 49, GRAPH_MAX_OPS = 48 };
 
 struct graph_value {
     const char *name;
@@ -105,7 +105,9 @@ struct graph_op {
     uint32_t n_backward;
     uint32_t in[GRAPH_MAX_IN], n_in; /* values */
     uint32_t out;                    /* a value */
-    bool saves_in[GRAPH_MAX_IN];     /* backward reads this input again */
+    uint32_t
+        beside; /* unfused attention: the scores, which it makes too and its backward reads; 0: none */
+    bool saves_in[GRAPH_MAX_IN]; /* backward reads this input again */
     bool saves_out;
     uint32_t weight;    /* first tensor, index in the unit, or MODEL_NONE */
     uint32_t n_weights; /* experts: n_experts, every weight_stride tensors */
@@ -128,6 +130,15 @@ struct unit_graph {
  * ERR_OVERFLOW when a product passes 2^63. */
 int graph_build(const struct model *m, uint32_t class_id, uint64_t micro_batch, uint64_t seq_len,
                 enum dtype act, struct unit_graph *g, struct err *e);
+
+/* Attention whose scores pass through memory: each operation keeps, for backward, the softmax and the dropout's result in `act` and a
+ * byte of its mask a score, over all pairs whether masked or not (Korthikanti et al., arXiv 2205.05198: 5 a s^2 b bytes in 16
+ * bits), in place of flash attention's output and row sums. ERR_OVERFLOW as graph_build(). */
+int graph_unfuse_attention(struct unit_graph *g, enum dtype act, struct err *e);
+
+/* A cross entropy of one kernel: it reads the logits, and again in backward, where it writes their gradient; between them it keeps an
+ * fp32 number a token. */
+void graph_fuse_loss(struct unit_graph *g);
 
 /* Model FLOPs of one token, forward and backward (MFU's numerator, docs/METRICS.md): 6 per parameter that a token meets
  * without look-ups, plus 12*layers*hidden*seq for attention, not halved for causal masks or windows; hidden is that of

@@ -27,3 +27,15 @@ const char *framework_name(enum framework f)
     }
     return "?";
 }
+
+bool job_unfused_attention(const struct job *j)
+{
+    return j->attention == ATTENTION_UNFUSED ||
+           (j->attention == ATTENTION_AUTO && j->framework == FRAMEWORK_MEGATRON_DEEPSPEED);
+}
+
+bool job_eager_loss(const struct job *j)
+{
+    return j->loss == LOSS_EAGER || (j->loss == LOSS_AUTO && (j->framework == FRAMEWORK_FSDP2 ||
+                                                              j->framework == FRAMEWORK_DEEPSPEED));
+}

@@ -41,6 +41,20 @@ const char *framework_name(enum framework f);
 enum adamw_kernels { ADAMW_KERNELS(ADAMW_ENUM) ADAMW_KERNELS_N };
 #undef ADAMW_ENUM
 
+/* One fused kernel, or scores that pass through memory and are kept for backward. AUTO: as the framework has it. */
+#define ATTENTIONS(X)                                                                              \
+    X(ATTENTION_AUTO, "auto") X(ATTENTION_FLASH, "flash") X(ATTENTION_UNFUSED, "unfused")
+#define ATTENTION_ENUM(x, name) x,
+enum attention { ATTENTIONS(ATTENTION_ENUM) ATTENTION_N };
+#undef ATTENTION_ENUM
+
+/* Cross entropy of PyTorch in fp32, a kernel an operation; or one kernel on 16-bit logits that keeps a number a token. AUTO: as the
+ * framework has it, which is neither where layers are compiled. */
+#define LOSSES(X)          X(LOSS_AUTO, "auto") X(LOSS_EAGER, "eager") X(LOSS_FUSED, "fused")
+#define LOSS_ENUM(x, name) x,
+enum loss { LOSSES(LOSS_ENUM) LOSS_N };
+#undef LOSS_ENUM
+
 struct job {
     uint32_t nodes, gpus; /* gpus: the world size */
     const char *layout;   /* as asked */
@@ -58,6 +72,8 @@ struct job {
     uint32_t shard_group;            /* 0: from the layout */
     uint32_t tp, pp, ep;
     enum framework framework;
+    enum attention attention;
+    enum loss loss;
     enum adamw_kernels adamw;
     uint64_t
         ns_batch; /* workspace up to which matrices of one shape share a Newton-Schulz, bytes; 0: one by one */
@@ -69,5 +85,10 @@ struct job {
     bool fp8;                  /* products of layers, scaled as they come */
     double price_per_gpu_hour; /* 0: the cluster's */
 };
+
+/* Megatron-DeepSpeed's attention is unfused, the others' is fused. */
+bool job_unfused_attention(const struct job *j);
+/* FSDP2 without a compiler and DeepSpeed have PyTorch's loss. */
+bool job_eager_loss(const struct job *j);
 
 #endif

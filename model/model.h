@@ -207,6 +207,11 @@ struct model {
     bool names_only; /* read from names alone: no shapes, and total_params may be 0 (unknown) */
     const char *incomplete; /* what is missing to plan or simulate it, or NULL */
 };
+/* Does it end with a product with the vocabulary, and a loss? */
+static inline bool model_has_head(const struct model *m)
+{
+    return m->classes[m->units[m->n_units - 1].class_id].kind == UNIT_HEAD;
+}
 
 /* Choices about a model that are not in its files. */
 struct model_options {

@@ -15,6 +15,8 @@ const char *const plan_roles[] = {TENSOR_ROLES(X) NULL};
 const char *const plan_optimizers[] = {OPTIMIZERS(X) NULL};
 const char *const plan_algos[] = {COLL_ALGOS(X) NULL};
 const char *const plan_frameworks[] = {FRAMEWORKS(X) NULL};
+const char *const plan_attentions[] = {ATTENTIONS(X) NULL};
+const char *const plan_losses[] = {LOSSES(X) NULL};
 const char *const plan_adamw[] = {ADAMW_KERNELS(X) NULL};
 #undef X
 #define X(v, name) (v) == STRATEGY_REPLICATED ? "replicated" : (name),
@@ -200,6 +202,8 @@ static void add_job(cJSON *to, const struct job *j)
     json_add_u64(o, "pp", j->pp);
     json_add_u64(o, "ep", j->ep);
     json_add_str(o, "framework", framework_name(j->framework));
+    json_add_str(o, "attention", plan_attentions[j->attention]);
+    json_add_str(o, "loss", plan_losses[j->loss]);
     json_add_str(o, "adamw", plan_adamw[j->adamw]);
     json_add_u64(o, "ns_batch", j->ns_batch);
     json_add_str(o, "ns_kernels", plan_ns_kernels[j->ns_symmetric]);

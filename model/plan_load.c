@@ -104,8 +104,8 @@ static int read_job(struct reader *r, const struct json_at *top)
         KEYS(&at, e, "nodes", "gpus", "layout", "optimizer", "ns_steps", "seq_len", "micro_batch",
              "grad_accum", "param_dtype", "grad_dtype", "state_dtype", "master_weights",
              "recompute", "gather", "prefetch", "bucket", "planner", "objective", "mesh",
-             "shard_group", "tp", "pp", "ep", "framework", "adamw", "ns_batch", "ns_kernels",
-             "cuda_graphs", "fp8", "overlap_refresh", "grad_sync", "price") ||
+             "shard_group", "tp", "pp", "ep", "framework", "attention", "loss", "adamw", "ns_batch",
+             "ns_kernels", "cuda_graphs", "fp8", "overlap_refresh", "grad_sync", "price") ||
         u32(&at, "nodes", 1, CLUSTER_MAX_NODES, &j->nodes, e) ||
         u32(&at, "gpus", 1, CLUSTER_MAX_RANKS, &j->gpus, e) || text(r, &at, "layout", &j->layout) ||
         ENUM(&at, "optimizer", plan_optimizers, j->optimizer, e) ||
@@ -126,6 +126,8 @@ static int read_job(struct reader *r, const struct json_at *top)
         u32(&at, "tp", 1, 1, &j->tp, e) || u32(&at, "pp", 1, 1, &j->pp, e) ||
         u32(&at, "ep", 1, 1, &j->ep, e) ||
         ENUM(&at, "framework", plan_frameworks, j->framework, e) ||
+        ENUM_OR(&at, "attention", plan_attentions, ATTENTION_AUTO, j->attention, e) ||
+        ENUM_OR(&at, "loss", plan_losses, LOSS_AUTO, j->loss, e) ||
         ENUM_OR(&at, "adamw", plan_adamw, ADAMW_FUSED, j->adamw, e) ||
         json_u64_or(&at, "ns_batch", 0, UINT64_C(1000000000000), 0, &j->ns_batch, e) ||
         ENUM_OR(&at, "ns_kernels", plan_ns_kernels, 0, j->ns_symmetric, e) ||

@@ -15,7 +15,7 @@ enum { P2P_AT_ONCE = 16 };
 static const double PRIORITY = 1e-6;
 
 struct key {
-    uint32_t kind, algo, table, row, group, repeat, wire, reserved;
+    uint32_t kind, algo, table, row, group, repeat, wire, refresh;
     uint64_t bytes, piece;
 };
 struct coll_cache_slot {
@@ -354,6 +354,18 @@ static double channels_on(const struct coll_activity *x, const struct group_shap
     return x->nccl.channels * bytes / whole;
 }
 
+uint32_t coll_broadcasts(const struct coll_cache *k, const struct op *o, const struct instance *i)
+{
+    const struct segment_table *t;
+    uint32_t row;
+
+    if (!k->broadcasts || o->phase != PHASE_REFRESH || o->coll.kind != COLL_SEGMENT_GATHER)
+        return 1;
+    t = &k->p->segment_tables[o->coll.table];
+    row = t->n_units > 1 ? i->unit : 0;
+    return t->start[row + 1] - t->start[row];
+}
+
 static struct coll_activity *make(const struct coll_cache *k, const struct op *o,
                                   const struct instance *i, enum coll_algo algo,
                                   struct arena *arena)
@@ -373,6 +385,7 @@ static struct coll_activity *make(const struct coll_cache *k, const struct op *o
     if (x->traffic.n_only == k->first) /* then `every` is nobody's */
         memset(&x->traffic.every, 0, sizeof(x->traffic.every));
     links_of(k, o, i, algo, &s, &x->traffic, arena, a);
+    calls *= coll_broadcasts(k, o, i);
     if (o->coll.piece_bytes && o->coll.piece_bytes < bytes)
         calls *= (double)num_ceil_div(bytes, o->coll.piece_bytes);
     call = one_call(k, o, i, algo, &s, a, calls);
@@ -498,12 +511,14 @@ const struct coll_activity *coll_get(struct coll_cache *k, const struct op *o,
     key.wire = (uint32_t)c->wire;
     key.piece = c->piece_bytes;
     key.table = segments || c->rooted ? c->table : PROGRAM_NONE;
+    key.refresh = segments && k->broadcasts && o->phase == PHASE_REFRESH;
     key.row = key.table != PROGRAM_NONE && k->p->segment_tables[c->table].n_units > 1 ? i->unit : 0;
     key.bytes = segments ? 0 : op_coll_bytes(k->p, o, i);
     s = slot(k, &key);
     if (s->value)
         return s->value;
-    if (!segments)
+    if (!segments ||
+        (algo == ALGO_AUTO && coll_broadcasts(k, o, i) > 1)) /* NCCL's broadcast is a ring */
         algo = ALGO_RING;
     else if (algo == ALGO_AUTO)
         algo = fastest(k, o, i);

@@ -97,10 +97,11 @@ static double gemm_s(const struct device *d, const struct framework_costs *f, en
                      double m, double n, double k, double batch)
 {
     /* a batch fills the machine as one product of as many rows does */
-    double grid = grid_factor(d, m * batch, n, k), fast = fmin(grid, 1), hot = sustained(d, f);
+    double grid = grid_factor(d, m * batch, n, k), hot = sustained(d, f);
+    double work = tiles_s(d, type, m, n, k, batch), bytes = gemm_bytes_s(d, type, m, n, k, batch);
 
-    return fast * (d->kernel_s + fmax(tiles_s(d, type, m, n, k, batch) * fmax(hot, grid),
-                                      gemm_bytes_s(d, type, m, n, k, batch))) +
+    return fmax(grid * (d->kernel_s + fmax(work, bytes)),
+                fmin(grid, 1) * (d->kernel_s + fmax(work * hot, bytes))) +
            cast_s(d, type, m, n, k, batch);
 }
 
@@ -217,7 +218,7 @@ static double attention_s(const struct device *d, const struct framework_costs *
     double whole =
         (backward ? 10.0 : 4.0) * (double)k->batch * (double)(k->m * k->n) * (double)k->k;
 
-    if (f && f->score_bytes > 0 && !scan)
+    if (f && f->unfused && !scan)
         return unfused_attention_s(d, f, k, backward);
     if (own <= 0 && !scan && masked > 0 && (double)k->flops < 0.75 * whole)
         rate *= masked;

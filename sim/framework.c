@@ -5,22 +5,26 @@
 static const struct framework_costs costs[FRAMEWORK_N] = {
     /* PyTorch eager. Loss in fp32 as kernels of their own, the small kernels (casts, dropout, masks) that surround an
      * operation, a micro-batch's start: llm-foundry, 8 x A100. Casts and squares of RMSNorm and rotary positions: InternEvo.
-     * ZeRO-1 by whole tensors and serial broadcasts, as ZeroRedundancyOptimizer and InternEvo */
+     * ZeRO-1 by whole tensors and serial broadcasts, as ZeroRedundancyOptimizer and InternEvo. Unfused attention by count, 16 bits a score:
+     * written, scaled (read, written), masked, through softmax and dropout with a byte of its mask, read: 21 */
     [FRAMEWORK_FSDP2] = {.kernels_s = 13.1e-6,
+                         .score_bytes = 21,
                          .logit_bytes = 46,
                          .micro_batch_s = 3.8e-3,
                          .eager = 3,
                          .refresh_by_owner = true,
                          .accumulate = 3},
     /* what torch.compile fuses is one kernel; attention is scaled_dot_product_attention's FlashAttention-2, whose causal forward reaches
-     * 0.85 to 0.95 of the rate without a mask (arXiv 2307.08691) */
-    [FRAMEWORK_FSDP2_COMPILED] = {.masked = 0.85,
+     * 0.85 to 0.95 of the rate without a mask (arXiv 2307.08691). Unfused: one kernel from product to product, by count 9 bytes a score */
+    [FRAMEWORK_FSDP2_COMPILED] = {.score_bytes = 9,
+                                  .masked = 0.85,
                                   .logit_bytes = 20,
                                   .micro_batch_s = 3.8e-3,
                                   .refresh_by_owner = true,
                                   .accumulate = 3},
     /* fused kernels of its own; gradient_accumulation_fusion. No run of it has been compared */
     [FRAMEWORK_MEGATRON] = {.kernels_s = 3e-6,
+                            .score_bytes = 9.9,
                             .logit_bytes = 40,
                             .micro_batch_s = 1e-3,
                             .accumulate = 1},
@@ -39,6 +43,7 @@ static const struct framework_costs costs[FRAMEWORK_N] = {
     /* ... and parameters gathered module by module into lists of W pieces, each call waited for: AMSP's runs through DeepSpeed (arXiv
      * 2311.00257): ZeRO-3 on 1,024 A800, 14 s a step, and MiCS on 8 and 1,024 */
     [FRAMEWORK_DEEPSPEED] = {.kernels_s = 13.1e-6,
+                             .score_bytes = 21,
                              .logit_bytes = 46,
                              .micro_batch_s = 3.8e-3,
                              .piece_s = 15e-6,

@@ -17,9 +17,9 @@ struct framework_costs {
     double sustained; /* of GEMMs, in place of the device's sustained_factor; 0: the device's */
     /* More device time an elementwise operation: the small kernels (bias, dropout, casts) that a fused one saves. */
     double kernels_s;
-    /* Unfused attention: HBM traffic of softmax, mask and dropout by score and forward pass, backward twice that; 0: one
-     * fused kernel. */
+    /* Unfused attention: HBM traffic of softmax, mask and dropout by score and forward pass, backward twice that. */
     double score_bytes;
+    bool unfused; /* attention is (the job says: job_unfused_attention()) */
     double
         masked; /* of attention's rate, where a mask leaves half of the work, in place of the device's; 0: the device's */
     double

@@ -346,15 +346,19 @@ static int64_t pieces_ps(const struct run *r, const struct op *o, const struct i
                   r->p->groups[o->coll.group].n_members);
 }
 
-/* What a framework that lets every owner broadcast its updates in turn takes more than one all-gather. */
-static int64_t refresh_ps(const struct run *r, const struct op *o)
+/* What the host of a framework that refreshes by broadcasts waits for, a broadcast: every owner's updates, or, where owners have whole
+ * matrices, every matrix. */
+static int64_t refresh_ps(const struct run *r, const struct op *o, const struct instance *i)
 {
     /* AMSP's ZeRO-1 on 1,024 A800 (arXiv 2311.00257): the step that MFU .36 leaves beside compute and bytes */
     static const double usual_s = 0.44e-3;
     double each_s = r->c->device.blocking_s > 0 ? r->c->device.blocking_s : usual_s;
 
-    if (!r->framework || !r->framework->refresh_by_owner || o->phase != PHASE_REFRESH ||
-        o->coll.kind != COLL_ALL_GATHER || strcmp(o->name, "refresh"))
+    if (!r->framework || !r->framework->refresh_by_owner || o->phase != PHASE_REFRESH)
+        return 0;
+    if (o->coll.kind == COLL_SEGMENT_GATHER)
+        return sim_ps(each_s * coll_broadcasts(&r->cache, o, i));
+    if (o->coll.kind != COLL_ALL_GATHER || strcmp(o->name, "refresh"))
         return 0;                       /* "refresh.tail" stands beside owners' segments */
     if (op_in_loop(r->p, o, LOOP_UNIT)) /* unit by unit: an owner's tensors lie together */
         each_s /= r->p->model->n_units;
@@ -376,7 +380,7 @@ static uint32_t add_one(struct build *b, const struct instance *i, uint32_t clas
     } else if (o->kind == OP_COLLECTIVE) {
         coll = coll_get(&b->r->cache, o, i, o->coll.algo);
         a = coll->activity;
-        a.latency_ps += refresh_ps(b->r, o) + pieces_ps(b->r, o, i);
+        a.latency_ps += refresh_ps(b->r, o, i) + pieces_ps(b->r, o, i);
     }
     id = new_task(b, i, class_id, &a);
     b->r->tasks[id].coll = coll;
@@ -593,6 +597,7 @@ int run_program(struct run *r, const struct program *p, const struct cluster *c,
     r->serial = o->serial;
     r->framework = o->framework;
     coll_cache_init(&r->cache, p, c, &o->nccl);
+    r->cache.broadcasts = o->framework && o->framework->refresh_by_owner;
     if (!o->unfold)
         coll_cache_fold(&r->cache);
     r->f = fluid_new();

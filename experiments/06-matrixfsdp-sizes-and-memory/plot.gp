@@ -9,9 +9,11 @@ set xlabel "parameters, 10^9"
 set xrange [1.1:45]
 set xtics (1.5, 2, 4, 8, 16, 32)
 set title "optimizer, ms" font ",12"
-set yrange [2:60000]
+set yrange [2:400000]
 set ytics (10, 100, 1000, 10000)
-plot f using 2:5 with linespoints pt 6 ps 0.5 lw 2 lc rgb orange title "stock, predicted", \
+plot f using 2:3 with linespoints pt 6 ps 0.5 lw 2 lc rgb blue title "ZeRO-1 owner, predicted", \
+     '' using 2:17 with points pt 7 ps 1.1 lc rgb blue title "ZeRO-1 owner, published", \
+     '' using 2:5 with linespoints pt 6 ps 0.5 lw 2 lc rgb orange title "stock, predicted", \
      '' using 2:11 with points pt 7 ps 1.1 lc rgb orange title "stock, published", \
      '' using 2:6 with linespoints pt 6 ps 0.5 lw 2 lc rgb green title "owner, predicted", \
      '' using 2:12 with points pt 7 ps 1.1 lc rgb green title "owner, published"
@@ -19,7 +21,7 @@ set title "memory of the fullest rank, GiB (allocator)" font ",12"
 set yrange [0.7:600]
 set ytics (1, 2, 5, 10, 20, 50, 100)
 set arrow 1 from 1.1,80 to 45,80 nohead dt 3 lc rgb grey
-set label 1 "80 GiB" at 1.15,92 tc rgb grey font ",10"
+set label 1 "80 GiB" at 1.15,66 tc rgb grey font ",10"
 plot f using 2:7 with linespoints pt 6 ps 0.5 lw 2 lc rgb blue title "ZeRO-1 owner", \
      '' using 2:13 with points pt 7 ps 1.1 lc rgb blue notitle, \
      '' using 2:8 with linespoints pt 6 ps 0.5 lw 2 lc rgb purple title "gather-once", \

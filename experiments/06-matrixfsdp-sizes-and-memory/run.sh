@@ -27,7 +27,7 @@ rows $measured/memory.json >"$out/rows.dat" || exit
 awk -v times="$here/published.dat" -v memory="$out/rows.dat" '
 BEGIN {
     while ((getline line <times) > 0)
-        if (line !~ /^#/) { split(line, f, " "); ms[f[1]] = f[2] " " f[3] }
+        if (line !~ /^#/) { split(line, f, " "); ms[f[1]] = f[2] " " f[3]; zero1[f[1]] = f[4] }
     while ((getline line <memory) > 0) { split(line, f, " "); gib[f[1]] = f[3] }
     n = split("zero1-owner gather-once stock owner", layout, " ")
 }
@@ -37,15 +37,15 @@ BEGIN {
         id = "matrixfsdp-" tolower($1) "-" layout[i]
         line = line " " (id in gib ? gib[id] : "-")
     }
-    print line
+    print line, $1 in zero1 ? zero1[$1] : "-"
 }' "$out/predicted.dat" >"$out/sizes.dat" || exit
-# name params | zero1-owner gather-once stock owner: ms 3-6, GiB 7-10 | published: stock owner ms 11-12, GiB 13-16
+# name params | zero1-owner gather-once stock owner: ms 3-6, GiB 7-10 | published: stock owner ms 11-12, GiB 13-16, zero1-owner ms 17
 awk '
 function cell(x, y, form) { return sprintf(form, x) (y == "-" ? "              " : sprintf(" (%5.1f %+4.0f%%)", y, 100 * (x / y - 1))) }
 function ms(x, y) { return sprintf("%7.0f", x) (y == "-" ? "              " : sprintf(" (%5.0f %+4.0f%%)", y, 100 * (x / y - 1))) }
-BEGIN { print "predicted (published, error)\n                    optimizer ms                          GiB of the fullest rank, as the allocator counts"
-        printf "size  10^9    %-21s %-21s| %-20s %-20s %-20s %-20s\n", " stock", " owner", " ZeRO-1 owner", " gather-once", " stock", " owner" }
-{ printf "%-5s %5.2f %s %s | %s %s %s %s\n", $1, $2, ms($5, $11), ms($6, $12), cell($7, $13, "%6.1f"), cell($8, $14, "%6.1f"), cell($9, $15, "%6.1f"), cell($10, $16, "%6.1f") }' "$out/sizes.dat"
+BEGIN { print "predicted (published, error)\n                    optimizer ms                                                GiB of the fullest rank, as the allocator counts"
+        printf "size  10^9    %-21s %-21s %-21s| %-20s %-20s %-20s %-20s\n", " ZeRO-1 owner", " stock", " owner", " ZeRO-1 owner", " gather-once", " stock", " owner" }
+{ printf "%-5s %5.2f %s %s %s | %s %s %s %s\n", $1, $2, ms($3, $17), ms($5, $11), ms($6, $12), cell($7, $13, "%6.1f"), cell($8, $14, "%6.1f"), cell($9, $15, "%6.1f"), cell($10, $16, "%6.1f") }' "$out/sizes.dat"
 echo
 draw sizes
 headline "memory: $(grep ^matrixfsdp "$out/rows.dat" | errors); $(awk '

@@ -89,11 +89,19 @@ END_TEST
 static const struct {
     const char *name;
     double mean, most;
-} steps[] = {{"vtrain", 1.6, 5.7},     {"llm-foundry", 0.8, 2.0},
-             {"internevo", 1.1, 1.8},  {"matrixfsdp-sequences", 3.1, 8.3},
-             {"torchtitan", 5.1, 7.4}, {"matrixfsdp-weak-scaling", 5.3, 12.1},
-             {"amsp", 2.5, 4.6},       {"fms-fsdp", 3.6, 5.6},
-             {"amsp-mics", 7.2, 7.6}};
+} steps[] = {{"vtrain", 1.6, 5.7},
+             {"llm-foundry", 0.8, 2.0},
+             {"internevo", 1.1, 1.8},
+             {"matrixfsdp-sequences", 3.1, 8.3},
+             {"torchtitan", 5.1, 7.4},
+             {"matrixfsdp-weak-scaling", 5.3, 12.1},
+             {"amsp", 2.5, 4.6},
+             {"fms-fsdp", 3.6, 5.6},
+             {"amsp-mics", 7.2, 7.6},
+             {"amsp-engine", 7.9, 10.2},
+             {"fsdp-paper", 0.9, 1.7},
+             {"matrixfsdp-sizes", 23.1, 82.6},
+             {"matrixfsdp-ablation", 5.1, 13.5}};
 
 START_TEST(steps_are_predicted_as_well_as_before)
 {

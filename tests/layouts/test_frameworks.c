@@ -195,7 +195,62 @@ START_TEST(adamw_moves_what_its_kernels_touch)
 }
 END_TEST
 
+static const struct buffer *buffer_named(const char *name)
+{
+    for (uint32_t i = 0; i < prog.n_buffers; i++)
+        if (!strcmp(prog.buffers[i].name, name))
+            return &prog.buffers[i];
+    return NULL;
+}
+
+/* Whatever is recomputed: scores are kept only without recomputation, else attention runs again; Megatron-DeepSpeed's attention is
+ * unfused unasked, and fused where it is asked for. */
+START_TEST(unfused_attention_keeps_scores_or_runs_again)
+{
+    for (int mode = RECOMPUTE_NONE; mode <= RECOMPUTE_FULL; mode++)
+        for (int f = 0; f < FRAMEWORK_N; f++)
+            for (int asked = 0; asked < ATTENTION_N; asked++) {
+                struct job j = plans_job();
+                bool unfused = asked == ATTENTION_UNFUSED ||
+                               (asked == ATTENTION_AUTO && f == FRAMEWORK_MEGATRON_DEEPSPEED);
+
+                j.recompute = (enum recompute)mode;
+                j.framework = (enum framework)f;
+                j.attention = (enum attention)asked;
+                lower("llama", "zero1", &j, 4);
+                ck_assert_int_eq(buffer_named("act.layer.scores") != NULL, unfused);
+                ck_assert_int_eq(buffer_named("attention.scores") != NULL, unfused);
+                if (unfused)
+                    ck_assert_uint_eq(count("recompute.", KERNEL_ATTENTION),
+                                      mode != RECOMPUTE_NONE);
+                arena_release(&a);
+            }
+}
+END_TEST
+
+/* Two fp32 copies more in PyTorch's loss, whatever surrounds it; none in a fused one. */
+START_TEST(an_eager_loss_holds_copies)
+{
+    for (int f = 0; f < FRAMEWORK_N; f++)
+        for (int asked = 0; asked < LOSS_N; asked++) {
+            struct job j = plans_job();
+            bool pytorch = f == FRAMEWORK_FSDP2 || f == FRAMEWORK_DEEPSPEED;
+
+            j.framework = (enum framework)f;
+            j.loss = (enum loss)asked;
+            lower("llama", "zero1", &j, 4);
+            ck_assert_int_eq(buffer_named("loss.eager") != NULL,
+                             asked == LOSS_EAGER || (asked == LOSS_AUTO && pytorch));
+            ck_assert_int_eq(buffer_named("act.head.loss_fp32")->bytes ==
+                                 4 * j.seq_len * j.micro_batch,
+                             asked == LOSS_FUSED);
+            arena_release(&a);
+        }
+}
+END_TEST
+
 SUITE_MAIN("layouts/frameworks", torchtitans_policy_saves_every_other_product,
            megatrons_policy_repeats_attention, fsdp2_copies_what_it_gathers_and_reduces,
            an_overlapped_refresh_is_waited_for_unit_by_unit,
-           a_batch_is_of_one_shape_and_within_its_workspace, adamw_moves_what_its_kernels_touch)
+           a_batch_is_of_one_shape_and_within_its_workspace, adamw_moves_what_its_kernels_touch,
+           unfused_attention_keeps_scores_or_runs_again, an_eager_loss_holds_copies)

@@ -285,8 +285,48 @@ START_TEST(a_product_beyond_2_63_is_refused)
 }
 END_TEST
 
+/* GPT-2's 12 heads, 3 sequences of 64 tokens: 5 a s^2 b bytes of scores (Korthikanti et al.), and no row sums of 4 a s b. */
+START_TEST(unfused_attention_keeps_its_scores)
+{
+    const struct graph_op *o;
+    uint64_t fused;
+
+    load("gpt2");
+    build(class_named("layer"), 3, 64);
+    fused = g.values[op_named("attention")->out].bytes;
+    ck_assert_uint_eq(op_named("attention")->beside, 0);
+    MUST(graph_unfuse_attention(&g, DTYPE_BF16, &e) == 0, "%s", e.msg);
+    o = op_named("attention");
+    ck_assert_uint_eq(g.values[o->beside].bytes, 5 * 12 * 64 * 64 * 3);
+    ck_assert(g.values[o->beside].needed);
+    ck_assert_uint_eq(g.values[o->out].bytes, fused - 4 * 12 * 64 * 3);
+    arena_release(&a);
+}
+END_TEST
+
+/* 6 sequences of 64 tokens, 50,257 words: logits of 2 bytes are read forward, read and their gradient written backward; 4 bytes a token
+ * stay. */
+START_TEST(a_fused_loss_keeps_a_number_a_token)
+{
+    uint64_t logits = (uint64_t)2 * 6 * 64 * 50257;
+    const struct graph_op *o;
+
+    load("gpt2");
+    build(class_named("head"), 6, 64);
+    graph_fuse_loss(&g);
+    o = op_named("cross_entropy");
+    ck_assert_uint_eq(g.values[o->in[0]].bytes, logits);
+    ck_assert(g.values[o->in[0]].needed);
+    ck_assert_uint_eq(g.values[o->out].bytes, 4 * 6 * 64);
+    ck_assert_uint_eq(o->forward.hbm_bytes, logits);
+    ck_assert_uint_eq(o->backward[0].hbm_bytes, 2 * logits);
+    arena_release(&a);
+}
+END_TEST
+
 SUITE_MAIN("model/graph", ops_use_every_tensor_of_bundled_models_once,
            ops_use_every_tensor_of_blocks_and_of_biased_models_once, a_layer_of_llama_2_7b_by_hand,
            full_attention_is_twice_causal, backward_needs_these_activations,
            experts_share_the_tokens, a_tied_head_multiplies_with_the_embedding,
-           model_flops_of_a_token_by_hand, a_product_beyond_2_63_is_refused)
+           model_flops_of_a_token_by_hand, a_product_beyond_2_63_is_refused,
+           unfused_attention_keeps_its_scores, a_fused_loss_keeps_a_number_a_token)

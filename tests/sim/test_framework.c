@@ -68,7 +68,7 @@ START_TEST(unfused_attention_moves_its_scores)
                             .flops = 256000000,
                             .launches = 1};
     struct kernel_call backward = k;
-    struct framework_costs none = {.score_bytes = 1e-9}, scores = {.score_bytes = 10};
+    struct framework_costs none = {.unfused = true}, scores = {.score_bytes = 10, .unfused = true};
     struct device d = dev();
 
     backward.kernel = KERNEL_ATTENTION_BACKWARD;
