@@ -159,7 +159,7 @@ const struct opt setup_options[] = {
      .dflt_note = "64MiB, or 1MiB a rank if more",
      .min = 4096,
      .max = UINT64_C(1) << 50,
-     .help = "gradient bucket of ddp and zero1"},
+     .help = "gradient bucket of ddp and zero1, largest reduction of zero2"},
     {.name = "planner",
      .type = OPT_CHOICE,
      .choices = planners,
@@ -247,7 +247,7 @@ const struct opt setup_options[] = {
      .type = OPT_CHOICE,
      .choices = yes_no,
      .dflt = "no",
-     .help = "zero1: updated parameters travel beside the next forward, unit by unit"},
+     .help = "zero1, zero2: updated parameters travel beside the next forward, unit by unit"},
     MODEL_OPTION_ROWS,
     {.name = "price",
      .type = OPT_DOUBLE,
@@ -570,7 +570,7 @@ int setup_check_used(struct setup *s, const char *const *layouts, size_t n, stru
 {
     const char *adamw = s->job.optimizer == OPTIMIZER_ADAMW ? " of matrices under adamw" : "";
     bool owner = false, bucket = false, cut = false, whole = false, refresh = false, local = false,
-         shards = false, groups = false;
+         shards = false;
     struct arena a;
 
     arena_init(&a);
@@ -592,9 +592,8 @@ int setup_check_used(struct setup *s, const char *const *layouts, size_t n, stru
         whole |= st != STRATEGY_STOCK;
         local |= st == STRATEGY_OWNER || st == STRATEGY_REPLICATED;
         shards |= l->shard_grads;
-        groups |= l->groups == GROUPS_NODE;
-        refresh |= l->shard_states && !l->shard_params;
-        bucket |= !l->shard_grads;
+        refresh |= layout_refreshes(l);
+        bucket |= layout_has_buckets(l, st);
         cut |= l->shard_params;
         s->some_have_groups |= layout_has_groups(l, s->job.optimizer);
     }
@@ -609,8 +608,10 @@ int setup_check_used(struct setup *s, const char *const *layouts, size_t n, stru
         return err_set(e, ERR_INVALID, "--objective has no effect: no layout here has owners%s",
                        adamw);
     if (opts_get(s->opts, "bucket")->set == OPT_FROM_CLI && !bucket)
-        return err_set(e, ERR_INVALID,
-                       "--bucket has no effect: only ddp and zero1 reduce in buckets");
+        return err_set(
+            e, ERR_INVALID,
+            "--bucket has no effect: only ddp, zero1 and zero2, without owners, reduce in "
+            "buckets");
     if (opts_get(s->opts, "prefetch")->set == OPT_FROM_CLI && !cut)
         return err_set(e, ERR_INVALID,
                        "--prefetch has no effect: no layout here gathers parameters");
@@ -626,15 +627,11 @@ int setup_check_used(struct setup *s, const char *const *layouts, size_t n, stru
             e, ERR_INVALID,
             "--ns-batch has no effect: only muon on whole matrices, under ddp or owners, "
             "batches them");
-    if (s->job.sync_last && groups)
-        return err_set(
-            e, ERR_UNSUPPORTED,
-            "--grad-sync last: hsdp and mics reduce in every micro-batch in this version");
     if (opts_get(s->opts, "grad-sync")->set == OPT_FROM_CLI && !shards)
         return err_set(e, ERR_INVALID, "--grad-sync has no effect: no layout here cuts gradients");
     if (opts_get(s->opts, "overlap-refresh")->set == OPT_FROM_CLI && !refresh)
         return err_set(e, ERR_INVALID,
-                       "--overlap-refresh has no effect: only zero1 refreshes parameters");
+                       "--overlap-refresh has no effect: only zero1 and zero2 refresh parameters");
     if (opts_get(s->opts, "ns-kernels")->set == OPT_FROM_CLI && !whole)
         return err_set(e, ERR_INVALID,
                        "--ns-kernels has no effect: stock's products are cut, and not symmetric");

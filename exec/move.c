@@ -324,7 +324,7 @@ static void reduce_even(struct exec_run *r, const struct op *o, const struct ins
                c.bytes / c.size);
 }
 
-/* Flat slices: the segments of the bucket that ends where the last one began. */
+/* Flat slices among whole gradients: the segments of the bucket that ends where the last one began. */
 static void reduce_slices(struct exec_run *r, const struct op *o, const struct instance *i)
 {
     size_t size = dtype_bytes(o->coll.wire, 1);
@@ -336,7 +336,8 @@ static void reduce_slices(struct exec_run *r, const struct op *o, const struct i
     run_call(r, o, &c);
 }
 
-static void reduce_owned(struct exec_run *r, const struct op *o, const struct instance *i)
+/* A unit's segments: what owners have of it, or flat slices that keep no more than theirs. */
+static void reduce_segments(struct exec_run *r, const struct op *o, const struct instance *i)
 {
     const struct unit *u = &r->p->model->units[i->unit];
     struct coll_call c = {.kind = COLL_SEGMENT_REDUCE, .scale = 1.0 / run_group(r, o)->n};
@@ -355,9 +356,9 @@ static void reduce_owned(struct exec_run *r, const struct op *o, const struct in
     for (uint32_t k = u->first; k < u->first + u->n; k++) {
         const struct held_tensor *h = &r->held.t[k];
 
-        if (r->p->place[k].rule != PLACE_OWNER || !h->n)
+        if (!run_is_segment(r, k) || !h->n)
             continue;
-        add_to(r, o->coll.wire, to, (char *)c.data + h->unit_at * size, h->n);
+        add_to(r, o->coll.wire, to, (char *)c.data + (h->unit_at + h->first) * size, h->n);
         to += h->n * size;
     }
 }
@@ -442,7 +443,8 @@ static void gather_held(struct exec_run *r, const struct op *o)
 }
 
 /* The matrices that slice boundaries cut, among their holders. The table counts offsets from each matrix's start; the
- * rank's copies of Muon's momentum stand one after another, gradients where they are among all. */
+ * rank's copies (Muon's momentum; gradients where a rank has its slice's alone) stand one after another, whole gradients
+ * where they are among all. */
 static void gather_cut(struct exec_run *r, const struct op *o, const struct instance *i)
 {
     const struct model *m = r->p->model;
@@ -450,10 +452,10 @@ static void gather_cut(struct exec_run *r, const struct op *o, const struct inst
     struct segment *mine;
     uint64_t base = 0;
     uint32_t place = r->place;
-    bool muon = r->plan->job.optimizer == OPTIMIZER_MUON;
+    bool held = r->p->known.held != PROGRAM_NONE, muon = r->plan->job.optimizer == OPTIMIZER_MUON;
 
     segments_of(r, o, i, &c);
-    c.data = run_find(r, muon ? r->p->known.held : r->p->known.grads, 0, 0)->data;
+    c.data = run_find(r, held ? r->p->known.held : r->p->known.grads, 0, 0)->data;
     mine = MEM_NEW(struct segment, c.n_segments);
     for (uint32_t k = 0; k < c.n_segments; k++) {
         bool last = k + 1 == c.n_segments || c.segments[k + 1].tensor != c.segments[k].tensor;
@@ -462,7 +464,10 @@ static void gather_cut(struct exec_run *r, const struct op *o, const struct inst
         if (place < mine[k].to_first || place >= mine[k].to_first + mine[k].to_n)
             continue;
         mine[k].offset +=
-            muon ? base : dtype_bytes(o->coll.wire, r->held.t[mine[k].tensor].flat_at);
+            held ? base : dtype_bytes(o->coll.wire, r->held.t[mine[k].tensor].flat_at);
+        if (held && !muon && mine[k].root == place)
+            run_copy(r, (char *)c.data + mine[k].offset, run_gradient(r, mine[k].tensor).data,
+                     mine[k].bytes);
         base += last ? dtype_bytes(o->coll.wire, m->tensors[mine[k].tensor].numel) : 0;
     }
     c.segments = mine;
@@ -502,10 +507,11 @@ int run_collective(struct exec_run *r, const struct op *o, const struct instance
         reduce_even(r, o, i);
         return 0;
     case COLL_SEGMENT_REDUCE:
-        if (r->p->place[r->p->model->units[i->unit].first].rule == PLACE_FLAT)
+        if (r->p->place[r->p->model->units[i->unit].first].rule == PLACE_FLAT &&
+            r->p->buffers[r->p->known.grads].persistent)
             reduce_slices(r, o, i);
         else
-            reduce_owned(r, o, i);
+            reduce_segments(r, o, i);
         return 0;
     case COLL_SEGMENT_GATHER:
         if (o->phase == PHASE_OPTIMIZER)

@@ -97,6 +97,8 @@ void lower_tail_step(struct lower *l);
 
 /* A unit's bytes when every tensor that is cut by rows has G chunks, padded: G * sum ceil(rows/G)*cols. */
 uint64_t part_chunk_bytes(const struct plan *plan, uint32_t unit, enum dtype d);
+/* ... of every unit, over `divide` [n_units]; NULL when nothing is cut so. */
+uint64_t *part_chunk_table(const struct plan *plan, enum dtype d, uint64_t divide, struct arena *a);
 uint64_t part_unit_bytes(const struct plan *plan, uint32_t unit, enum dtype d);
 /* Bytes of a unit that owners send to one rank, or get from one: what they own of it, with --gather padded the largest
  * share from each of the G ranks. */

@@ -18,15 +18,6 @@
 
 #include "core/num.h"
 
-static uint64_t *even_bytes(const struct plan *plan, enum dtype d, struct arena *a, uint64_t divide)
-{
-    uint64_t *v = ARENA_NEW(a, uint64_t, plan->model.n_units), sum = 0;
-
-    for (uint32_t u = 0; u < plan->model.n_units; u++)
-        sum += v[u] = part_chunk_bytes(plan, u, d) / divide;
-    return sum ? v : NULL;
-}
-
 /* Ranks that cut nothing among them: all have all, as in ddp, and sum the gradients of a unit. */
 static void whole_copies(struct lower *l)
 {
@@ -70,10 +61,10 @@ int zero3_lower_groups(const struct plan *plan, enum stream replicate, struct ar
     else if (l.replica != PROGRAM_NONE)
         whole_copies(&l);
     if (many) {
-        l.move.gather_bytes = even_bytes(plan, plan->job.param_dtype, a, 1);
-        l.move.reduce_bytes = even_bytes(plan, plan->job.grad_dtype, a, 1);
+        l.move.gather_bytes = part_chunk_table(plan, plan->job.param_dtype, 1, a);
+        l.move.reduce_bytes = part_chunk_table(plan, plan->job.grad_dtype, 1, a);
         if (!last)
-            l.move.grad_bytes = even_bytes(plan, plan->job.grad_dtype, a, l.shards);
+            l.move.grad_bytes = part_chunk_table(plan, plan->job.grad_dtype, l.shards, a);
     }
     if (many && owner) {
         t = part_owner_segments(plan, plan->job.param_dtype, a);

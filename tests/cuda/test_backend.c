@@ -185,7 +185,7 @@ static void cpu_and_cuda(const struct setting *s)
 
 static const char *const layouts[] = {"ddp",          "zero1+owner",  "zero3+owner",
                                       "zero3+gather", "zero1+gather", "zero3+gather-once",
-                                      "zero3+stock"};
+                                      "zero3+stock",  "zero2+owner",  "zero2+gather"};
 enum { N_LAYOUTS = sizeof(layouts) / sizeof(layouts[0]) };
 
 START_TEST(every_layout_has_the_bits_of_the_cpu_backend)

@@ -284,7 +284,8 @@ static struct setting small(const char *model, const char *layout, uint32_t worl
 }
 
 static const char *const layouts[] = {"ddp",          "zero1+owner",  "zero3+owner",
-                                      "zero3+gather", "zero1+gather", "zero3+gather-once"};
+                                      "zero3+gather", "zero1+gather", "zero3+gather-once",
+                                      "zero2+owner",  "zero2+gather"};
 enum { N_LAYOUTS = sizeof(layouts) / sizeof(layouts[0]) };
 static const char *const models[] = {"block", "llama", "gpt2"};
 
@@ -423,14 +424,15 @@ START_TEST(small_buckets_and_micro_batches_change_nothing)
 }
 END_TEST
 
-/* zero3 sums each micro-batch over ranks before it adds them up: so does the reference. Tied (gpt2) and untied heads, experts;
+/* zero2 and zero3 sum each micro-batch over ranks before they add them up: so does the reference. Tied (gpt2) and untied heads, experts;
  * small buckets, which only plain ddp has. */
 START_TEST(micro_batches_reduced_one_by_one_train_as_ddp_that_does_so)
 {
     static const char *const which[] = {"llama", "gpt2", "moe"};
     static const enum optimizer optimizers[] = {OPTIMIZER_MUON, OPTIMIZER_SOAP, OPTIMIZER_MUON,
                                                 OPTIMIZER_SHAMPOO};
-    static const char *const cut[] = {"zero3+owner", "zero3+gather", "zero3+gather-once"};
+    static const char *const cut[] = {"zero3+owner", "zero3+gather", "zero3+gather-once",
+                                      "zero2+owner", "zero2+gather"};
 
     for (uint32_t world = 2; world <= 4; world++)
         for (int k = 0; k < 4; k++) { /* 2 or 3 micro-batches, fp32 or bf16 gradients */
@@ -447,7 +449,7 @@ START_TEST(micro_batches_reduced_one_by_one_train_as_ddp_that_does_so)
             arena_init(&a);
             run(&s, "ddp", &a, &ddp);
             check_bytes(&s, &ddp);
-            for (int l = 0; l < 3; l++) {
+            for (int l = 0; l < 5; l++) {
                 s.layout = cut[l];
                 compare_with(&s, &ddp);
             }
