@@ -96,6 +96,10 @@ static void try_overlap(struct search *s)
     if (l->shard_params) {
         p.job.prefetch++;
         try_it(s, &p, false, arena_printf(s->a, "--prefetch %u", p.job.prefetch), NULL);
+        p = again(s);
+        p.job.reshard_never = !p.job.reshard_never;
+        try_it(s, &p, false, p.job.reshard_never ? "--reshard never" : "--reshard always",
+               p.job.reshard_never ? "units stay gathered" : "units are gathered twice");
     }
     p = again(s);
     if (layout_has_buckets(l, base->strategy)) {

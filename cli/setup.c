@@ -33,6 +33,7 @@ static const char *const adamw_kernels[] = {
 #undef X
         NULL};
 static const char *const grad_syncs[] = {"every", "last", NULL};
+static const char *const reshards[] = {"always", "never", NULL};
 static const char *const ns_kernels[] = {"gemm", "symmetric", NULL};
 static const char *const dtypes[] = {"fp32", "bf16", "fp16", NULL};
 static const char *const yes_no[] = {"no", "yes", NULL};
@@ -243,6 +244,13 @@ const struct opt setup_options[] = {
      .dflt = "every",
      .help = "zero3: gradients are reduced in every micro-batch, or stay whole and are in the last "
              "(no_sync)"},
+    {.name = "reshard",
+     .type = OPT_CHOICE,
+     .choices = reshards,
+     .dflt = "always",
+     .help =
+         "zero3, hsdp, mics: units are let go of after forward and gathered again, or stay until "
+         "their backward ends (FSDP2's reshard_after_forward)"},
     {.name = "overlap-refresh",
      .type = OPT_CHOICE,
      .choices = yes_no,
@@ -356,6 +364,7 @@ static int read_job(struct setup *s, struct err *e)
         .cuda_graphs = opts_get(o, "cuda-graphs")->u64 == 1,
         .fp8 = opts_get(o, "fp8")->u64 == 1,
         .sync_last = opts_get(o, "grad-sync")->u64 == 1,
+        .reshard_never = opts_get(o, "reshard")->u64 == 1,
         .overlap_refresh = opts_get(o, "overlap-refresh")->u64 == 1,
         .price_per_gpu_hour =
             opts_get(o, "price")->set ? opts_get(o, "price")->d : s->cluster.price_per_gpu_hour,
@@ -615,6 +624,9 @@ int setup_check_used(struct setup *s, const char *const *layouts, size_t n, stru
     if (opts_get(s->opts, "prefetch")->set == OPT_FROM_CLI && !cut)
         return err_set(e, ERR_INVALID,
                        "--prefetch has no effect: no layout here gathers parameters");
+    if (opts_get(s->opts, "reshard")->set == OPT_FROM_CLI && !cut)
+        return err_set(e, ERR_INVALID,
+                       "--reshard has no effect: no layout here gathers parameters");
     if (opts_get(s->opts, "ns-steps")->set == OPT_FROM_CLI && s->job.optimizer != OPTIMIZER_MUON)
         return err_set(e, ERR_INVALID,
                        "--ns-steps has no effect: only muon has Newton-Schulz steps");

@@ -140,7 +140,7 @@ int lower_begin(struct lower *l, const struct plan *plan, struct arena *a, struc
     l->kept = ARENA_NEW(a, bool, l->m->n_units);
     l->not_kept = ARENA_NEW(a, bool, l->m->n_units);
     for (uint32_t u = 0; u < l->m->n_units; u++) {
-        l->kept[u] = u == last_unit(l) || (u == 0 && l->m->tied);
+        l->kept[u] = l->j->reshard_never || u == last_unit(l) || (u == 0 && l->m->tied);
         l->not_kept[u] = !l->kept[u];
     }
     return 0;
@@ -705,16 +705,16 @@ static void forward_loop(struct lower *l, const struct class_lives *classes)
         emit_pass(l, c, &classes[c], false);
     emit_init(&x, "forward.end", OP_MARK, PHASE_FORWARD, STREAM_COMPUTE);
     l->forward_end = emit_add(l, &x);
-    if (l->move.gather) {
+    if (l->move.gather && !l->j->reshard_never) {
         emit_init(&x, "forward.release", OP_MARK, PHASE_FORWARD, STREAM_COMPUTE);
         x.op.guard.units = l->not_kept;
         emit_life(&x, l->weights, 0, true);
         emit_add(l, &x);
-        /* gathers run `prefetch` units ahead of compute */
+    }
+    if (l->move.gather) /* gathers run `prefetch` units ahead of compute */
         program_op_wait(
             &l->b, first,
             (struct wait){.op = l->forward_end, .d_unit = -1 - (int32_t)l->j->prefetch});
-    }
     program_close_loop(&l->b);
 }
 
@@ -743,7 +743,7 @@ static void backward_loop(struct lower *l, const struct class_lives *classes)
 
     program_open_loop(&l->b,
                       &(struct loop){.kind = LOOP_UNIT, .end = l->m->n_units, .descending = true});
-    if (l->move.gather) {
+    if (l->move.gather && !l->j->reshard_never) {
         emit_init(&x, "gather.backward.begin", OP_MARK, PHASE_BACKWARD, STREAM_GATHER);
         x.op.guard.units = l->not_kept;
         emit_wait(&x, l->forward_end, +1, 0); /* not before forward is past it */
@@ -752,7 +752,8 @@ static void backward_loop(struct lower *l, const struct class_lives *classes)
         n = emit_gather(l, PHASE_BACKWARD, l->not_kept, gathers);
     }
     backward_begin(l, gathers, n);
-    emit_copies(l, PHASE_BACKWARD, "copy_out", l->not_kept, l->j->param_dtype);
+    if (!l->j->reshard_never)
+        emit_copies(l, PHASE_BACKWARD, "copy_out", l->not_kept, l->j->param_dtype);
     for (uint32_t c = 0; c < l->m->n_classes; c++)
         emit_pass(l, c, &classes[c], true);
     emit_copies(l, PHASE_BACKWARD, "copy_in", NULL, l->j->grad_dtype);

@@ -6,6 +6,9 @@
  * +owner (MatrixFSDP): each matrix is whole on one owner, the vectors of a unit on a tail owner; embedding and head are
  * cut by rows. Owners send their segments in forward and backward and receive reduced gradients; the step moves nothing.
  *
+ * With --reshard never (FSDP2's reshard_after_forward=False, FSDP1's SHARD_GRAD_OP; what PyTorch's users call ZeRO-2) units
+ * stay gathered from forward to the end of their backward: U_backward is 0, and all of them are there when forward ends.
+ *
  * With --grad-sync last whole gradients stay on every rank over the micro-batches and are reduced in the last: m G becomes G.
  *
  * Bytes sent by all ranks, U the bytes of a unit (padded chunks or owner segments), m micro-batches:
@@ -123,7 +126,7 @@ int zero3_formula(const struct plan *plan, uint64_t bytes[PHASE_N], struct err *
             part_chunk_bytes(plan, u, j->param_dtype) + part_owned_bytes(plan, u, j->param_dtype);
 
         gather += all;
-        if (u + 1 < plan->model.n_units && !(u == 0 && plan->model.tied))
+        if (!j->reshard_never && u + 1 < plan->model.n_units && !(u == 0 && plan->model.tied))
             again += all;
         grads +=
             part_chunk_bytes(plan, u, j->grad_dtype) + part_owned_bytes(plan, u, j->grad_dtype);

@@ -20,12 +20,13 @@ extern const char *const plan_dtypes[],
                                 *const plan_adamw[],
                                     *const plan_ns_kernels[],
                                         *const plan_grad_syncs[],
-                                            *const plan_recomputes[],
-                                                *const plan_unit_kinds[],
-                                                    *const plan_norms[],
-                                                        *const plan_acts[],
-                                                            *const plan_positions[],
-                                                                *const plan_mixers[];
+                                            *const plan_reshards[],
+                                                *const plan_recomputes[],
+                                                    *const plan_unit_kinds[],
+                                                        *const plan_norms[],
+                                                            *const plan_acts[],
+                                                                *const plan_positions[],
+                                                                    *const plan_mixers[];
 /* Cells of a tensor's row; the last stands for one cell a dimension. */
 extern const char *const plan_columns[];
 

@@ -459,6 +459,35 @@ START_TEST(micro_batches_reduced_one_by_one_train_as_ddp_that_does_so)
 }
 END_TEST
 
+/* Units that stay gathered to the end of their backward: the same weights, in any order of the streams; every gather is one of
+ * forward's. */
+START_TEST(units_that_stay_gathered_change_nothing)
+{
+    static const char *const which[] = {"zero3+owner", "zero3+gather", "hsdp+owner", "mics"};
+    static const char *const which_model[] = {"llama", "gpt2", "moe"};
+
+    for (int l = 0; l < 4; l++)
+        for (int k = 0; k < 3; k++) {
+            struct setting s = small(which_model[(l + k) % 3], which[l], l < 2 ? 3 : 4);
+            struct outcome ddp;
+            struct arena a;
+
+            s.steps = 2;
+            s.job.reshard_never = true;
+            s.job.shard_group = l < 2 ? 0 : 2;
+            s.job.grad_accum = 1 + (uint64_t)k;
+            s.every_micro = k > 0;
+            s.job.optimizer = l == 3 ? OPTIMIZER_ADAMW : OPTIMIZER_MUON;
+            arena_init(&a);
+            run(&s, "ddp", &a, &ddp);
+            for (s.shuffle = 0; s.shuffle <= 200; s.shuffle += 100)
+                compare_with(&s, &ddp);
+            release(&ddp);
+            arena_release(&a);
+        }
+}
+END_TEST
+
 /* ... and plain ddp, which sums its micro-batches first, has other bits: the reference is needed. */
 /* One copy a rank, several a node of 4, one a node, one over two nodes; ddp's reference sums in the same groups, then over
  * them. zero1 has copies of states alone, and sums over all ranks at once. */
@@ -731,4 +760,5 @@ SUITE_MAIN("exec/run", every_layout_trains_as_ddp_does_to_the_last_bit,
            preconditioned_optimizers_train_as_under_ddp,
            recomputation_gives_the_bits_of_kept_activations, training_lowers_the_loss,
            an_owner_that_skips_its_update_is_caught, shard_groups_train_as_ddp_that_sums_in_them,
-           sums_over_copies_are_waited_for, means_of_means_are_the_mean)
+           units_that_stay_gathered_change_nothing, sums_over_copies_are_waited_for,
+           means_of_means_are_the_mean)

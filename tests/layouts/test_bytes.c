@@ -70,10 +70,13 @@ START_TEST(formulas_equal_programs_for_every_layout_optimizer_world_and_model)
                     j.overlap_refresh = true;
                     agree(plans_models[m], plans_layouts[l], &j, plans_worlds[w], ALGO_AUTO);
                     j.overlap_refresh = false;
+                    j.reshard_never = true;
+                    agree(plans_models[m], plans_layouts[l], &j, plans_worlds[w], ALGO_AUTO);
+                    j.reshard_never = w % 3 == 0;
                     j.sync_last = true;
                     if (strncmp(plans_layouts[l], "zero2", 5)) /* it has none */
                         agree(plans_models[m], plans_layouts[l], &j, plans_worlds[w], ALGO_AUTO);
-                    j.sync_last = false;
+                    j.sync_last = j.reshard_never = false;
                 }
 }
 END_TEST
@@ -275,6 +278,22 @@ START_TEST(zero3_by_hand)
 }
 END_TEST
 
+/* Units that stay gathered are not gathered again: of zero3's 720 and owner's 480 in backward 240 and 160 were that. */
+START_TEST(one_gather_and_one_reduction_by_hand)
+{
+    struct job j = plans_job();
+
+    j.reshard_never = true;
+    expect("zero3+gather", &j, 3, 480, 480, 384, 0);
+    expect("owner", &j, 3, 320, 320, 0, 0);
+    j.grad_accum = 3;
+    expect("zero3+stock", &j, 3, 1440, 1440, 5520, 0);
+    expect("owner", &j, 3, 960, 960, 0, 0);
+    j.sync_last = true;
+    expect("owner", &j, 3, 960, 320, 0, 0);
+}
+END_TEST
+
 /* owner, W = 3: 40 elements of a layer to 2 others: 160 bytes a unit. Forward 320; backward 1 gather, 2 reductions, 480;
  * the step moves nothing. */
 START_TEST(owner_by_hand)
@@ -345,5 +364,5 @@ SUITE_MAIN("layouts/bytes", formulas_equal_programs_for_every_layout_optimizer_w
            formulas_equal_programs_for_every_bucket_and_dtype,
            formulas_equal_programs_for_shard_groups, no_algorithm_but_padding_changes_the_total,
            padding_is_in_the_formula, ddp_by_hand, zero1_by_hand, zero1_owner_by_hand,
-           zero2_by_hand, zero3_by_hand, owner_by_hand, uneven_rows_are_padded_on_the_wire,
-           zero1_gathers_at_most_one_matrix_a_boundary)
+           zero2_by_hand, zero3_by_hand, one_gather_and_one_reduction_by_hand, owner_by_hand,
+           uneven_rows_are_padded_on_the_wire, zero1_gathers_at_most_one_matrix_a_boundary)
