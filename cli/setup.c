@@ -242,7 +242,8 @@ const struct opt setup_options[] = {
      .type = OPT_CHOICE,
      .choices = grad_syncs,
      .dflt = "every",
-     .help = "zero3: gradients are reduced in every micro-batch, or stay whole and are in the last "
+     .help = "zero3, hsdp, mics: gradients are reduced in every micro-batch, or stay whole and are "
+             "in the last "
              "(no_sync)"},
     {.name = "reshard",
      .type = OPT_CHOICE,

@@ -363,24 +363,60 @@ static void reduce_segments(struct exec_run *r, const struct op *o, const struct
     }
 }
 
+/* What the rank has of a unit's reduced gradients, owned or by rows, between whole gradients and one list of it. */
+static void copy_reduced(struct exec_run *r, const struct op *o, const struct instance *i,
+                         char *list, bool to_list)
+{
+    const struct unit *u = &r->p->model->units[i->unit];
+    char *grads = run_find(r, r->p->known.grads, 0, 0)->data;
+    size_t size = dtype_bytes(o->coll.wire, 1);
+
+    for (uint32_t k = u->first; k < u->first + u->n; k++) {
+        const struct held_tensor *h = &r->held.t[k];
+        char *mine = grads + (h->flat_at + h->first) * size;
+
+        if ((r->p->place[k].rule == PLACE_OWNER) != o->coll.rooted)
+            continue;
+        run_copy(r, to_list ? list : mine, to_list ? mine : list, h->n * size);
+        list += h->room * size;
+    }
+}
+
 /* All-reduce of a unit's reduced gradients in place: the rank's even part, or what it owns, which may be nothing. */
 static void reduce_copies(struct exec_run *r, const struct op *o, const struct instance *i)
 {
     struct run_buffer *b = run_find(r, o->operands[0].buffer, i->unit, 0);
+    bool whole = r->p->buffers[b->buffer].persistent;
     size_t size = dtype_bytes(o->coll.wire, 1);
     uint32_t n = run_group(r, o)->n;
+    uint64_t bytes = !whole           ? b->bytes
+                     : o->coll.rooted ? segment_table_rooted(&r->p->segment_tables[o->coll.table],
+                                                             i->unit, r->place)
+                                      : op_coll_bytes(r->p, o, i);
     struct coll_call c = {.kind = COLL_ALL_REDUCE,
                           .dtype = o->coll.wire,
-                          .chunk_bytes = num_ceil_div(b->bytes / size, n) * size,
+                          .chunk_bytes = num_ceil_div(bytes / size, n) * size,
                           .scale = 1.0 / n};
 
-    if (!b->bytes)
+    if (!bytes)
         return;
     c.data = run_scratch(r, SCRATCH_PACK, n * c.chunk_bytes);
     run_zero(r, c.data, n * c.chunk_bytes);
-    run_copy(r, c.data, b->data, b->bytes);
+    if (whole)
+        copy_reduced(r, o, i, c.data, true);
+    else
+        run_copy(r, c.data, b->data, bytes);
     run_call(r, o, &c);
-    run_copy(r, b->data, c.data, b->bytes);
+    if (whole)
+        copy_reduced(r, o, i, c.data, false);
+    else
+        run_copy(r, b->data, c.data, bytes);
+}
+
+/* Between ranks that are in one place of different groups. */
+static bool over_copies(const struct exec_run *r, const struct op *o)
+{
+    return r->p->groups[o->coll.group].stride[0] > 1;
 }
 
 /* ---- in the optimizer ---- */
@@ -495,8 +531,7 @@ int run_collective(struct exec_run *r, const struct op *o, const struct instance
         return 0; /* sharded.c */
     switch (o->coll.kind) {
     case COLL_ALL_REDUCE:
-        if (o->operands[0].buffer == r->p->known.grad_shard ||
-            o->operands[0].buffer == r->p->known.grad_owned)
+        if (over_copies(r, o))
             reduce_copies(r, o, i);
         else if (r->p->buffers[r->p->known.grads].persistent)
             reduce_bucket(r, o, i);

@@ -521,7 +521,6 @@ int exec_job(const struct job *j, struct err *e)
                        : j->cuda_graphs        ? "cuda_graphs"
                        : j->fp8                ? "fp8"
                        : j->overlap_refresh    ? "overlap_refresh"
-                       : j->sync_last          ? "grad_sync last"
                                                : NULL;
 
     if (what)

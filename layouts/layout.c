@@ -283,11 +283,6 @@ static int check_sync(const struct layout *l, const struct job *j, struct err *e
             "layout '%s' has no grad_sync last: gradients that stay whole until the last "
             "micro-batch are zero1's",
             l->name);
-    if (j->sync_last && l->groups == GROUPS_NODE)
-        return err_set(e, ERR_UNSUPPORTED,
-                       "layout '%s' has no grad_sync last in this version: hsdp and mics reduce in "
-                       "every micro-batch",
-                       l->name);
     return 0;
 }
 

@@ -23,9 +23,10 @@ struct movement {
     uint64_t piece_bytes;         /* bucket of the reduction; 0: one call a unit */
     enum when reduce_when;        /* every micro-batch, or the last */
     bool full_grads;              /* gradients of all parameters stay on every rank */
-    const uint64_t
-        *grad_bytes;     /* [n_units] else: even part of a rank's reduced gradients of a unit */
-    uint32_t grad_table; /* ... and its owned part (segments in gradient bytes), or PROGRAM_NONE */
+    const uint64_t *grad_bytes;   /* [n_units] even part of a rank's reduced gradients of a unit */
+    uint32_t
+        grad_table; /* ... and its owned part (segments in gradient bytes), or PROGRAM_NONE. Where
+                            * gradients stay whole both are read for `replicate` alone */
     /* The last micro-batch's reduced gradients are all-reduced over the copies, on this stream; COMPUTE: there is one copy,
      * or reduce_group has all ranks. */
     enum stream replicate;

@@ -66,15 +66,14 @@ int zero3_lower_groups(const struct plan *plan, enum stream replicate, struct ar
     if (many) {
         l.move.gather_bytes = part_chunk_table(plan, plan->job.param_dtype, 1, a);
         l.move.reduce_bytes = part_chunk_table(plan, plan->job.grad_dtype, 1, a);
-        if (!last)
-            l.move.grad_bytes = part_chunk_table(plan, plan->job.grad_dtype, l.shards, a);
+        l.move.grad_bytes = part_chunk_table(plan, plan->job.grad_dtype, l.shards, a);
     }
     if (many && owner) {
         t = part_owner_segments(plan, plan->job.param_dtype, a);
         l.move.gather_table = program_add_segments(&l.b, &t);
         t = part_owner_segments(plan, plan->job.grad_dtype, a);
         l.move.reduce_table = program_add_segments(&l.b, &t);
-        l.move.grad_table = last ? PROGRAM_NONE : l.move.reduce_table;
+        l.move.grad_table = l.move.reduce_table;
     }
     lower_resident(&l);
     lower_forward_backward(&l);

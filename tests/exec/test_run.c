@@ -488,6 +488,37 @@ START_TEST(units_that_stay_gathered_change_nothing)
 }
 END_TEST
 
+/* no_sync: gradients that stay whole until the last micro-batch are summed as ddp sums them, or in groups first, and over the
+ * groups what came out. */
+START_TEST(gradients_reduced_in_the_last_micro_batch_train_as_ddp)
+{
+    static const char *const which[] = {"zero3+owner", "zero3+gather", "hsdp+owner",
+                                        "hsdp+gather", "mics+owner",   "mics+gather-once"};
+    static const char *const which_model[] = {"llama", "gpt2", "moe"};
+
+    for (int l = 0; l < 6; l++)
+        for (int k = 0; k < 3; k++) {
+            struct setting s = small(which_model[(l + k) % 3], which[l], l < 2 ? 3 : 4);
+            struct outcome ddp;
+            struct arena a;
+
+            s.steps = 2;
+            s.job.sync_last = true;
+            s.job.shard_group = l < 2 ? 0 : k == 2 ? 4 : 2;
+            s.job.grad_accum = 1 + (uint64_t)k;
+            s.job.grad_dtype = k ? DTYPE_BF16 : DTYPE_FP32;
+            s.job.optimizer = l % 2 && k == 2 ? OPTIMIZER_SOAP : OPTIMIZER_MUON;
+            s.job.bucket_bytes = 5000;
+            arena_init(&a);
+            run(&s, "ddp", &a, &ddp);
+            for (s.shuffle = 0; s.shuffle <= 200; s.shuffle += 100)
+                compare_with(&s, &ddp);
+            release(&ddp);
+            arena_release(&a);
+        }
+}
+END_TEST
+
 /* ... and plain ddp, which sums its micro-batches first, has other bits: the reference is needed. */
 /* One copy a rank, several a node of 4, one a node, one over two nodes; ddp's reference sums in the same groups, then over
  * them. zero1 has copies of states alone, and sums over all ranks at once. */
@@ -524,9 +555,9 @@ START_TEST(sums_over_copies_are_waited_for)
 {
     static const char *const which[] = {"hsdp+owner", "hsdp+gather", "mics+owner"};
 
-    for (int l = 0; l < 3; l++) {
+    for (int l = 0; l < 6; l++) { /* each with shards of their own, and among whole gradients */
         struct setting s =
-            small("block", which[l], 4); /* updates begin with the last unit to be summed */
+            small("block", which[l % 3], 4); /* updates begin with the last unit to be summed */
         struct outcome x, ddp;
         struct arena a;
         char text[256];
@@ -534,6 +565,8 @@ START_TEST(sums_over_copies_are_waited_for)
 
         arena_init(&a);
         s.job.shard_group = 2;
+        s.job.sync_last = l > 2;
+        s.job.grad_accum = l > 2 ? 2 : 1;
         s.steps = 2;
         run(&s, "ddp", &a, &ddp);
         for (s.shuffle = 100; s.shuffle <= 800; s.shuffle += 100) {
@@ -760,5 +793,6 @@ SUITE_MAIN("exec/run", every_layout_trains_as_ddp_does_to_the_last_bit,
            preconditioned_optimizers_train_as_under_ddp,
            recomputation_gives_the_bits_of_kept_activations, training_lowers_the_loss,
            an_owner_that_skips_its_update_is_caught, shard_groups_train_as_ddp_that_sums_in_them,
-           units_that_stay_gathered_change_nothing, sums_over_copies_are_waited_for,
+           units_that_stay_gathered_change_nothing,
+           gradients_reduced_in_the_last_micro_batch_train_as_ddp, sums_over_copies_are_waited_for,
            means_of_means_are_the_mean)

@@ -52,6 +52,13 @@ for layout in zero1-owner zero2 zero2-owner owner zero3+gather zero3+gather-once
         done
     done
 done
+# ... and in the last one alone: as plain ddp, or in groups first. Units gathered once a micro-batch.
+for layout in owner zero3+gather hsdp+owner mics+gather; do
+    case $layout in hsdp* | mics*) group='--shard-group 2' wrong='micro-batch$' ;; *) group='' wrong='ddp too reducing' ;; esac
+    plan p.json 4 $layout $group --grad-accum 2 --grad-sync last --reshard never || { bad "plan $layout, no_sync"; continue; }
+    on 4 "$work/p.json" --check --steps 2
+    head -n 1 "$work/out" | grep -q "$wrong" && bad "$layout, no_sync: which reference?" || verdict "$layout, no_sync, not resharded"
+done
 # tokens from a file: 8 sequences of 16 + 1 ids below 64
 awk 'BEGIN { for (i = 0; i < 136; i++) printf "%c%c", 1 + (7 * i + i * i) % 63, 128 }' | LC_ALL=C tr '\200' '\000' >"$work/t.bin"
 for layout in owner zero1-owner zero3+gather; do
