@@ -96,9 +96,13 @@ static void try_overlap(struct search *s)
     if (l->shard_params) {
         p.job.prefetch++;
         try_it(s, &p, false, arena_printf(s->a, "--prefetch %u", p.job.prefetch), NULL);
+        p = again(s);
+        p.job.reshard_never = !p.job.reshard_never;
+        try_it(s, &p, false, p.job.reshard_never ? "--reshard never" : "--reshard always",
+               p.job.reshard_never ? "units stay gathered" : "units are gathered twice");
     }
     p = again(s);
-    if (!l->shard_grads) {
+    if (layout_has_buckets(l, base->strategy)) {
         p.job.bucket_bytes *= 4;
         try_it(
             s, &p, false,
@@ -125,7 +129,8 @@ static void try_recompute(struct search *s)
 
 static void try_layouts(struct search *s)
 {
-    static const char *const names[] = {"ddp", "zero1", "zero1-owner", "zero3", "owner", "hsdp"};
+    static const char *const names[] = {"ddp",         "zero1", "zero1-owner", "zero2",
+                                        "zero2-owner", "zero3", "owner",       "hsdp"};
     const struct plan *base = s->out->base->plan;
     const char *seen[sizeof(names) / sizeof(names[0])];
     size_t n = 0;
@@ -244,7 +249,7 @@ static void try_refresh(struct search *s)
 {
     struct plan p = again(s);
 
-    if (strcmp(s->out->base->plan->layout, "zero1") != 0 || p.job.gpus == 1 ||
+    if (!layout_refreshes(layout_find(s->out->base->plan->layout)) || p.job.gpus == 1 ||
         p.job.overlap_refresh)
         return;
     p.job.overlap_refresh = true;

@@ -43,6 +43,7 @@ static const char *const adamw_kernels[] = {
 #undef X
         NULL};
 static const char *const grad_syncs[] = {"every", "last", NULL};
+static const char *const reshards[] = {"always", "never", NULL};
 static const char *const ns_kernels[] = {"gemm", "symmetric", NULL};
 static const char *const dtypes[] = {"fp32", "bf16", "fp16", NULL};
 static const char *const yes_no[] = {"no", "yes", NULL};
@@ -169,7 +170,7 @@ const struct opt setup_options[] = {
      .dflt_note = "64MiB, or 1MiB a rank if more",
      .min = 4096,
      .max = UINT64_C(1) << 50,
-     .help = "gradient bucket of ddp and zero1"},
+     .help = "gradient bucket of ddp and zero1, largest reduction of zero2"},
     {.name = "planner",
      .type = OPT_CHOICE,
      .choices = planners,
@@ -264,13 +265,21 @@ const struct opt setup_options[] = {
      .type = OPT_CHOICE,
      .choices = grad_syncs,
      .dflt = "every",
-     .help = "zero3: gradients are reduced in every micro-batch, or stay whole and are in the last "
+     .help = "zero3, hsdp, mics: gradients are reduced in every micro-batch, or stay whole and are "
+             "in the last "
              "(no_sync)"},
+    {.name = "reshard",
+     .type = OPT_CHOICE,
+     .choices = reshards,
+     .dflt = "always",
+     .help =
+         "zero3, hsdp, mics: units are let go of after forward and gathered again, or stay until "
+         "their backward ends (FSDP2's reshard_after_forward)"},
     {.name = "overlap-refresh",
      .type = OPT_CHOICE,
      .choices = yes_no,
      .dflt = "no",
-     .help = "zero1: updated parameters travel beside the next forward, unit by unit"},
+     .help = "zero1, zero2: updated parameters travel beside the next forward, unit by unit"},
     MODEL_OPTION_ROWS,
     {.name = "price",
      .type = OPT_DOUBLE,
@@ -381,6 +390,7 @@ static int read_job(struct setup *s, struct err *e)
         .cuda_graphs = opts_get(o, "cuda-graphs")->u64 == 1,
         .fp8 = opts_get(o, "fp8")->u64 == 1,
         .sync_last = opts_get(o, "grad-sync")->u64 == 1,
+        .reshard_never = opts_get(o, "reshard")->u64 == 1,
         .overlap_refresh = opts_get(o, "overlap-refresh")->u64 == 1,
         .price_per_gpu_hour =
             opts_get(o, "price")->set ? opts_get(o, "price")->d : s->cluster.price_per_gpu_hour,
@@ -595,7 +605,7 @@ int setup_check_used(struct setup *s, const char *const *layouts, size_t n, stru
 {
     const char *adamw = s->job.optimizer == OPTIMIZER_ADAMW ? " of matrices under adamw" : "";
     bool owner = false, bucket = false, cut = false, whole = false, refresh = false, local = false,
-         shards = false, groups = false;
+         shards = false;
     struct arena a;
 
     arena_init(&a);
@@ -617,9 +627,8 @@ int setup_check_used(struct setup *s, const char *const *layouts, size_t n, stru
         whole |= st != STRATEGY_STOCK;
         local |= st == STRATEGY_OWNER || st == STRATEGY_REPLICATED;
         shards |= l->shard_grads;
-        groups |= l->groups == GROUPS_NODE;
-        refresh |= l->shard_states && !l->shard_params;
-        bucket |= !l->shard_grads;
+        refresh |= layout_refreshes(l);
+        bucket |= layout_has_buckets(l, st);
         cut |= l->shard_params;
         s->some_have_groups |= layout_has_groups(l, s->job.optimizer);
     }
@@ -636,11 +645,16 @@ int setup_check_used(struct setup *s, const char *const *layouts, size_t n, stru
     if (opts_get(s->opts, "loss")->set == OPT_FROM_CLI && !model_has_head(&s->model))
         return err_set(e, ERR_INVALID, "--loss has no effect: '%s' has no head", s->model.name);
     if (opts_get(s->opts, "bucket")->set == OPT_FROM_CLI && !bucket)
-        return err_set(e, ERR_INVALID,
-                       "--bucket has no effect: only ddp and zero1 reduce in buckets");
+        return err_set(
+            e, ERR_INVALID,
+            "--bucket has no effect: only ddp, zero1 and zero2, without owners, reduce in "
+            "buckets");
     if (opts_get(s->opts, "prefetch")->set == OPT_FROM_CLI && !cut)
         return err_set(e, ERR_INVALID,
                        "--prefetch has no effect: no layout here gathers parameters");
+    if (opts_get(s->opts, "reshard")->set == OPT_FROM_CLI && !cut)
+        return err_set(e, ERR_INVALID,
+                       "--reshard has no effect: no layout here gathers parameters");
     if (opts_get(s->opts, "ns-steps")->set == OPT_FROM_CLI && s->job.optimizer != OPTIMIZER_MUON)
         return err_set(e, ERR_INVALID,
                        "--ns-steps has no effect: only muon has Newton-Schulz steps");
@@ -653,15 +667,11 @@ int setup_check_used(struct setup *s, const char *const *layouts, size_t n, stru
             e, ERR_INVALID,
             "--ns-batch has no effect: only muon on whole matrices, under ddp or owners, "
             "batches them");
-    if (s->job.sync_last && groups)
-        return err_set(
-            e, ERR_UNSUPPORTED,
-            "--grad-sync last: hsdp and mics reduce in every micro-batch in this version");
     if (opts_get(s->opts, "grad-sync")->set == OPT_FROM_CLI && !shards)
         return err_set(e, ERR_INVALID, "--grad-sync has no effect: no layout here cuts gradients");
     if (opts_get(s->opts, "overlap-refresh")->set == OPT_FROM_CLI && !refresh)
         return err_set(e, ERR_INVALID,
-                       "--overlap-refresh has no effect: only zero1 refreshes parameters");
+                       "--overlap-refresh has no effect: only zero1 and zero2 refresh parameters");
     if (opts_get(s->opts, "ns-kernels")->set == OPT_FROM_CLI && !whole)
         return err_set(e, ERR_INVALID,
                        "--ns-kernels has no effect: stock's products are cut, and not symmetric");

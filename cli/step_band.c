@@ -81,7 +81,7 @@ static bool usual(const struct plan *plan, bool muon)
     return plan->model.total_params >= (muon ? 1e9 : 1e8) && j->seq_len >= 1024 &&
            j->seq_len <= 16384 && j->param_dtype != DTYPE_FP32 && j->ns_steps <= 5 &&
            j->attention == ATTENTION_AUTO && j->loss == LOSS_AUTO && !j->ns_symmetric &&
-           !j->cuda_graphs && !j->fp8 && !j->overlap_refresh && !j->sync_last;
+           !j->cuda_graphs && !j->fp8 && !j->overlap_refresh && !j->sync_last && !j->reshard_never;
 }
 
 double step_band(const struct plan *plan, const char **basis)

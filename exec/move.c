@@ -324,7 +324,7 @@ static void reduce_even(struct exec_run *r, const struct op *o, const struct ins
                c.bytes / c.size);
 }
 
-/* Flat slices: the segments of the bucket that ends where the last one began. */
+/* Flat slices among whole gradients: the segments of the bucket that ends where the last one began. */
 static void reduce_slices(struct exec_run *r, const struct op *o, const struct instance *i)
 {
     size_t size = dtype_bytes(o->coll.wire, 1);
@@ -336,7 +336,8 @@ static void reduce_slices(struct exec_run *r, const struct op *o, const struct i
     run_call(r, o, &c);
 }
 
-static void reduce_owned(struct exec_run *r, const struct op *o, const struct instance *i)
+/* A unit's segments: what owners have of it, or flat slices that keep no more than theirs. */
+static void reduce_segments(struct exec_run *r, const struct op *o, const struct instance *i)
 {
     const struct unit *u = &r->p->model->units[i->unit];
     struct coll_call c = {.kind = COLL_SEGMENT_REDUCE, .scale = 1.0 / run_group(r, o)->n};
@@ -355,10 +356,29 @@ static void reduce_owned(struct exec_run *r, const struct op *o, const struct in
     for (uint32_t k = u->first; k < u->first + u->n; k++) {
         const struct held_tensor *h = &r->held.t[k];
 
-        if (r->p->place[k].rule != PLACE_OWNER || !h->n)
+        if (!run_is_segment(r, k) || !h->n)
             continue;
-        add_to(r, o->coll.wire, to, (char *)c.data + h->unit_at * size, h->n);
+        add_to(r, o->coll.wire, to, (char *)c.data + (h->unit_at + h->first) * size, h->n);
         to += h->n * size;
+    }
+}
+
+/* What the rank has of a unit's reduced gradients, owned or by rows, between whole gradients and one list of it. */
+static void copy_reduced(struct exec_run *r, const struct op *o, const struct instance *i,
+                         char *list, bool to_list)
+{
+    const struct unit *u = &r->p->model->units[i->unit];
+    char *grads = run_find(r, r->p->known.grads, 0, 0)->data;
+    size_t size = dtype_bytes(o->coll.wire, 1);
+
+    for (uint32_t k = u->first; k < u->first + u->n; k++) {
+        const struct held_tensor *h = &r->held.t[k];
+        char *mine = grads + (h->flat_at + h->first) * size;
+
+        if ((r->p->place[k].rule == PLACE_OWNER) != o->coll.rooted)
+            continue;
+        run_copy(r, to_list ? list : mine, to_list ? mine : list, h->n * size);
+        list += h->room * size;
     }
 }
 
@@ -366,20 +386,37 @@ static void reduce_owned(struct exec_run *r, const struct op *o, const struct in
 static void reduce_copies(struct exec_run *r, const struct op *o, const struct instance *i)
 {
     struct run_buffer *b = run_find(r, o->operands[0].buffer, i->unit, 0);
+    bool whole = r->p->buffers[b->buffer].persistent;
     size_t size = dtype_bytes(o->coll.wire, 1);
     uint32_t n = run_group(r, o)->n;
+    uint64_t bytes = !whole           ? b->bytes
+                     : o->coll.rooted ? segment_table_rooted(&r->p->segment_tables[o->coll.table],
+                                                             i->unit, r->place)
+                                      : op_coll_bytes(r->p, o, i);
     struct coll_call c = {.kind = COLL_ALL_REDUCE,
                           .dtype = o->coll.wire,
-                          .chunk_bytes = num_ceil_div(b->bytes / size, n) * size,
+                          .chunk_bytes = num_ceil_div(bytes / size, n) * size,
                           .scale = 1.0 / n};
 
-    if (!b->bytes)
+    if (!bytes)
         return;
     c.data = run_scratch(r, SCRATCH_PACK, n * c.chunk_bytes);
     run_zero(r, c.data, n * c.chunk_bytes);
-    run_copy(r, c.data, b->data, b->bytes);
+    if (whole)
+        copy_reduced(r, o, i, c.data, true);
+    else
+        run_copy(r, c.data, b->data, bytes);
     run_call(r, o, &c);
-    run_copy(r, b->data, c.data, b->bytes);
+    if (whole)
+        copy_reduced(r, o, i, c.data, false);
+    else
+        run_copy(r, b->data, c.data, bytes);
+}
+
+/* Between ranks that are in one place of different groups. */
+static bool over_copies(const struct exec_run *r, const struct op *o)
+{
+    return r->p->groups[o->coll.group].stride[0] > 1;
 }
 
 /* ---- in the optimizer ---- */
@@ -442,7 +479,8 @@ static void gather_held(struct exec_run *r, const struct op *o)
 }
 
 /* The matrices that slice boundaries cut, among their holders. The table counts offsets from each matrix's start; the
- * rank's copies of Muon's momentum stand one after another, gradients where they are among all. */
+ * rank's copies (Muon's momentum; gradients where a rank has its slice's alone) stand one after another, whole gradients
+ * where they are among all. */
 static void gather_cut(struct exec_run *r, const struct op *o, const struct instance *i)
 {
     const struct model *m = r->p->model;
@@ -450,10 +488,10 @@ static void gather_cut(struct exec_run *r, const struct op *o, const struct inst
     struct segment *mine;
     uint64_t base = 0;
     uint32_t place = r->place;
-    bool muon = r->plan->job.optimizer == OPTIMIZER_MUON;
+    bool held = r->p->known.held != PROGRAM_NONE, muon = r->plan->job.optimizer == OPTIMIZER_MUON;
 
     segments_of(r, o, i, &c);
-    c.data = run_find(r, muon ? r->p->known.held : r->p->known.grads, 0, 0)->data;
+    c.data = run_find(r, held ? r->p->known.held : r->p->known.grads, 0, 0)->data;
     mine = MEM_NEW(struct segment, c.n_segments);
     for (uint32_t k = 0; k < c.n_segments; k++) {
         bool last = k + 1 == c.n_segments || c.segments[k + 1].tensor != c.segments[k].tensor;
@@ -462,7 +500,10 @@ static void gather_cut(struct exec_run *r, const struct op *o, const struct inst
         if (place < mine[k].to_first || place >= mine[k].to_first + mine[k].to_n)
             continue;
         mine[k].offset +=
-            muon ? base : dtype_bytes(o->coll.wire, r->held.t[mine[k].tensor].flat_at);
+            held ? base : dtype_bytes(o->coll.wire, r->held.t[mine[k].tensor].flat_at);
+        if (held && !muon && mine[k].root == place)
+            run_copy(r, (char *)c.data + mine[k].offset, run_gradient(r, mine[k].tensor).data,
+                     mine[k].bytes);
         base += last ? dtype_bytes(o->coll.wire, m->tensors[mine[k].tensor].numel) : 0;
     }
     c.segments = mine;
@@ -490,8 +531,7 @@ int run_collective(struct exec_run *r, const struct op *o, const struct instance
         return 0; /* sharded.c */
     switch (o->coll.kind) {
     case COLL_ALL_REDUCE:
-        if (o->operands[0].buffer == r->p->known.grad_shard ||
-            o->operands[0].buffer == r->p->known.grad_owned)
+        if (over_copies(r, o))
             reduce_copies(r, o, i);
         else if (r->p->buffers[r->p->known.grads].persistent)
             reduce_bucket(r, o, i);
@@ -502,10 +542,11 @@ int run_collective(struct exec_run *r, const struct op *o, const struct instance
         reduce_even(r, o, i);
         return 0;
     case COLL_SEGMENT_REDUCE:
-        if (r->p->place[r->p->model->units[i->unit].first].rule == PLACE_FLAT)
+        if (r->p->place[r->p->model->units[i->unit].first].rule == PLACE_FLAT &&
+            r->p->buffers[r->p->known.grads].persistent)
             reduce_slices(r, o, i);
         else
-            reduce_owned(r, o, i);
+            reduce_segments(r, o, i);
         return 0;
     case COLL_SEGMENT_GATHER:
         if (o->phase == PHASE_OPTIMIZER)

@@ -221,13 +221,18 @@ struct run_view run_operand(struct exec_run *r, const struct op *o, const struct
     return run_expert(r, &o->operands[k], i, 0);
 }
 
+bool run_is_segment(const struct exec_run *r, uint32_t tensor)
+{
+    return r->p->place[tensor].rule == PLACE_OWNER || r->p->place[tensor].rule == PLACE_FLAT;
+}
+
 /* Elements of earlier tensors of the unit that are in the same reduced buffer. */
-static uint64_t reduced_offset(const struct exec_run *r, uint32_t tensor, bool owned)
+static uint64_t reduced_offset(const struct exec_run *r, uint32_t tensor, bool segment)
 {
     uint64_t sum = 0;
 
     for (uint32_t i = r->p->model->units[r->p->model->tensors[tensor].unit].first; i < tensor; i++)
-        if ((r->p->place[i].rule == PLACE_OWNER) == owned)
+        if (run_is_segment(r, i) == segment)
             sum += r->held.t[i].room;
     return sum;
 }
@@ -236,11 +241,12 @@ struct run_view run_gradient(struct exec_run *r, uint32_t tensor)
 {
     const struct known_buffers *k = &r->p->known;
     const struct held_tensor *h = &r->held.t[tensor];
-    bool owned = r->p->place[tensor].rule == PLACE_OWNER;
-    uint32_t buffer = is_resident(r, k->grads) ? k->grads : owned ? k->grad_owned : k->grad_shard;
+    bool segment = run_is_segment(r, tensor);
+    uint32_t buffer = is_resident(r, k->grads) ? k->grads : segment ? k->grad_owned : k->grad_shard;
     struct run_buffer *at = run_find(r, buffer, r->p->model->tensors[tensor].unit, 0);
     struct run_view v = {.dtype = r->p->buffers[buffer].dtype, .elements = h->n};
-    uint64_t offset = buffer == k->grads ? h->flat_at + h->first : reduced_offset(r, tensor, owned);
+    uint64_t offset =
+        buffer == k->grads ? h->flat_at + h->first : reduced_offset(r, tensor, segment);
 
     v.data = (char *)at->data + offset * dtype_bytes(v.dtype, 1);
     return v;
@@ -517,7 +523,6 @@ int exec_job(const struct job *j, struct err *e)
                        : j->cuda_graphs                  ? "cuda_graphs"
                        : j->fp8                          ? "fp8"
                        : j->overlap_refresh              ? "overlap_refresh"
-                       : j->sync_last                    ? "grad_sync last"
                                                          : NULL;
 
     if (what)

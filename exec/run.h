@@ -128,6 +128,8 @@ struct run_view run_expert(struct exec_run *r, const struct operand *x, const st
                            uint32_t e);
 /* Resident gradient of tensor t's held part, reduced. */
 struct run_view run_gradient(struct exec_run *r, uint32_t tensor);
+/* Do t's gradients travel as segments (to an owner, to flat slices), not as even chunks? */
+bool run_is_segment(const struct exec_run *r, uint32_t tensor);
 
 /* The tensor of an op in a loop over items; its whole matrix, on the way to the products, and the dtype of that. */
 uint32_t run_item(const struct exec_run *r, const struct op *o, const struct instance *i);

@@ -117,13 +117,14 @@ static void newton_schulz(struct exec_run *r, uint32_t t, char *matrix)
     launch_orthogonalize(r->b, r->stream, &on, &a);
 }
 
-/* The gradient of the whole matrix: as it was reduced, gathered where it stands (flat slices) or gathered into `matrix`. The update is left in fp32 scratch,
+/* The gradient of the whole matrix: as it was reduced, gathered where it stands (flat slices among whole gradients) or gathered into `matrix`. The update is left in fp32 scratch,
  * where the next operation finds it. */
 static const void *whole_gradient(struct exec_run *r, uint32_t t, const char *matrix)
 {
     struct run_view g;
 
-    if (r->held.t[t].n < r->p->model->tensors[t].numel && r->p->place[t].rule != PLACE_FLAT)
+    if (r->held.t[t].n < r->p->model->tensors[t].numel &&
+        (r->p->place[t].rule != PLACE_FLAT || r->p->known.held != PROGRAM_NONE))
         return matrix;
     g = run_gradient(r, t);
     return g.data - dtype_bytes(g.dtype, r->held.t[t].first);

@@ -4,7 +4,7 @@
  * Bytes sent by all ranks, W ranks, a bucket of E elements of s bytes: 2 (W-1) W ceil(E/W) s.
  *
  * As a reference (layout_lower_reference) it may also reduce every micro-batch, unit by unit, and add up what came out, as
- * layouts with cut gradients have to; or inside groups first, and over the groups what came out.
+ * layouts with cut gradients have to; or inside groups first, unit by unit, and over the groups what came out.
  */
 #include "layouts/families.h"
 #include "layouts/step.h"
@@ -41,8 +41,8 @@ static int lower(const struct plan *plan, const struct layout_reference *as, str
     if (lower_begin(&l, plan, a, p, e))
         return -1;
     lower_groups(&l, as->shards);
-    l.move.full_grads = !by_unit;
-    l.move.reduce_when = by_unit ? WHEN_ALWAYS : WHEN_LAST;
+    l.move.full_grads = !as->every_micro;
+    l.move.reduce_when = as->every_micro ? WHEN_ALWAYS : WHEN_LAST;
     l.move.reduce_kind = COLL_ALL_REDUCE;
     l.move.reduce_group = l.shard;
     l.move.replicate = as->shards < plan->world ? STREAM_ALL_REDUCE : STREAM_COMPUTE;

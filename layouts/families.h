@@ -7,7 +7,7 @@
 extern const struct layout layout_ddp; /* ddp.c */
 /* Bytes that ddp all-reduces, at the unit that completes a bucket; [n_units] in arena. */
 uint64_t *ddp_bucket_bytes(const struct plan *plan, struct arena *a);
-extern const struct layout layout_zero1; /* zero1.c: zero1+gather, zero1+owner */
+extern const struct layout layout_zero1, layout_zero2; /* zero1.c: +gather, +owner */
 extern const struct layout layout_zero3; /* zero3.c: zero3+stock, +gather, +gather-once, +owner */
 /* A step of the plan's shard groups; what their copies sum at the end goes over stream `replicate`. */
 int zero3_lower_groups(const struct plan *plan, enum stream replicate, struct arena *a,

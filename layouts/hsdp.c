@@ -1,7 +1,8 @@
 /* layouts/hsdp.c - zero3 inside groups of G neighbours, W/G copies: PyTorch's HYBRID_SHARD (FSDP2 on a mesh of replicas x
  * shards), and MiCS.
  *
- * Units are gathered inside the group in forward and backward, gradients reduce-scattered there in every micro-batch; in
+ * Units are gathered inside the group in forward and backward, gradients reduce-scattered there in every micro-batch (with
+ * --grad-sync last in the last alone); in
  * the last one each rank all-reduces its reduced shard over the R = W/G ranks in its place of the groups, once a unit. So
  * what crosses nodes, with a node a group, is 2 (R-1)/R of 1/G of the gradients a rank and step, whatever the number of
  * micro-batches. Every group updates everything: a matrix has an owner in each, in the same place.

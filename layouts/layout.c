@@ -7,11 +7,13 @@
 #include <string.h>
 #include <strings.h>
 
-const struct layout *const layouts_all[] = {&layout_ddp,  &layout_zero1, &layout_zero3,
-                                            &layout_hsdp, &layout_mics,  NULL};
+const struct layout *const layouts_all[] = {
+    &layout_ddp, &layout_zero1, &layout_zero2, &layout_zero3, &layout_hsdp, &layout_mics, NULL};
 
-const struct layout_alias layout_aliases[] = {
-    {"zero1-owner", "zero1+owner"}, {"owner", "zero3+owner"}, {NULL, NULL}};
+const struct layout_alias layout_aliases[] = {{"zero1-owner", "zero1+owner"},
+                                              {"zero2-owner", "zero2+owner"},
+                                              {"owner", "zero3+owner"},
+                                              {NULL, NULL}};
 
 static const char *const strategy_names[STRATEGY_N] = {
 #define X(s, name) name,
@@ -233,6 +235,16 @@ bool layout_has_groups(const struct layout *l, enum optimizer o)
     return l->groups == GROUPS_NODE || (l->groups == GROUPS_ADAMW && o == OPTIMIZER_ADAMW);
 }
 
+bool layout_has_buckets(const struct layout *l, enum strategy s)
+{
+    return !l->shard_params && s != STRATEGY_OWNER;
+}
+
+bool layout_refreshes(const struct layout *l)
+{
+    return l->shard_states && !l->shard_params;
+}
+
 int layout_groups(const struct layout *l, const struct job *j, uint32_t gpus_per_node,
                   uint32_t *group, struct err *e)
 {
@@ -262,6 +274,18 @@ int layout_groups(const struct layout *l, const struct job *j, uint32_t gpus_per
     return 0;
 }
 
+/* no_sync where the layout has it. */
+static int check_sync(const struct layout *l, const struct job *j, struct err *e)
+{
+    if (j->sync_last && l->shard_grads && !l->shard_params)
+        return err_set(
+            e, ERR_UNSUPPORTED,
+            "layout '%s' has no grad_sync last: gradients that stay whole until the last "
+            "micro-batch are zero1's",
+            l->name);
+    return 0;
+}
+
 int layout_place(struct plan *plan, struct arena *a, struct err *e)
 {
     const struct layout *l;
@@ -275,7 +299,8 @@ int layout_place(struct plan *plan, struct arena *a, struct err *e)
         return -1;
     plan->layout = l->name;
     plan->world = plan->job.gpus;
-    if (layout_groups(l, &plan->job, plan->cluster.gpus_per_node, &plan->job.shard_group, e))
+    if (check_sync(l, &plan->job, e) ||
+        layout_groups(l, &plan->job, plan->cluster.gpus_per_node, &plan->job.shard_group, e))
         return -1;
     all.in_node = (uint32_t)num_min(plan_shards(plan), plan->cluster.gpus_per_node);
     all.nodes = (uint32_t)num_ceil_div(plan_shards(plan), plan->cluster.gpus_per_node);

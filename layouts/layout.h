@@ -45,6 +45,10 @@ struct layout_alias {
 extern const struct layout_alias layout_aliases[];
 
 bool layout_has_groups(const struct layout *l, enum optimizer o);
+/* Does it reduce gradients in calls of up to job.bucket_bytes? */
+bool layout_has_buckets(const struct layout *l, enum strategy s);
+/* Does a step end with a refresh of parameters that are whole on every rank? */
+bool layout_refreshes(const struct layout *l);
 /* The shard group that job.shard_group (0: as the layout has it) means for job.gpus ranks; 0: all. Errors: a group that does
  * not share out the ranks, or of a layout that has none. */
 int layout_groups(const struct layout *l, const struct job *j, uint32_t gpus_per_node,

@@ -462,10 +462,11 @@ static uint64_t cut_held_bytes(const struct lower *l, const struct work_table *w
             sum += l->m->tensors[w->items[w->list[k]].tensor].numel;
         most = num_max(most, sum);
     }
-    return dtype_bytes(l->j->param_dtype, most);
+    return dtype_bytes(part_travel_dtype(l->plan), most);
 }
 
-/* The parts of matrices that boundaries cut, to all their holders. */
+/* The parts of matrices that boundaries cut, to all their holders: of momentum, or of gradients. Where these are cut too
+ * they come into `buffer` from the reduced ones. */
 static uint32_t cut_gather(struct lower *l, const struct matrix_step *s, uint32_t buffer,
                            const uint32_t *waits, uint32_t n)
 {
@@ -482,11 +483,13 @@ static uint32_t cut_gather(struct lower *l, const struct matrix_step *s, uint32_
     id = program_add_op(&l->b, &o);
     for (uint32_t i = 0; i < n; i++)
         program_op_wait(&l->b, id, (struct wait){.op = waits[i]});
+    if (!is_muon(l) && !l->move.full_grads)
+        gradient_operands(l, id, OPERAND_WHOLE);
     operand(l, id, buffer, OPERAND_WHOLE, ACCESS_ADD);
     return id;
 }
 
-/* Flat slices: the momentum of matrices that boundaries cut, their gather among the holders, meanwhile the matrices that
+/* Flat slices: the momentum (or gradients) of matrices that boundaries cut, their gather among the holders, meanwhile the matrices that
  * lie in one slice, then the products of the cut ones, by all holders of each. */
 static void slice_step(struct lower *l, const struct matrix_step *s)
 {
@@ -497,18 +500,19 @@ static void slice_step(struct lower *l, const struct matrix_step *s)
     struct matrix_loop whole = {
         .held = PROGRAM_NONE, .suffix = "", .share = 1, .after = l->optimizer_begin};
     bool cut = l->p->work_tables[x.work].n_items > 0;
-    uint32_t waits[2];
+    uint32_t waits[2], n = 1;
 
     if (cut) {
         x.held = l->held = program_add_buffer(
             &l->b, &(struct buffer){.name = "optimizer.cut",
                                     .part = MEM_WORKSPACE,
-                                    .dtype = l->j->param_dtype,
+                                    .dtype = part_travel_dtype(l->plan),
                                     .rule = SIZE_CONST,
                                     .bytes = cut_held_bytes(l, &l->p->work_tables[x.work])});
         waits[0] = x.after = hold_mark(l, "optimizer.cut.hold", x.held, false, l->optimizer_begin);
-        waits[1] = momentum_loop(l, &x); /* a rank without cuts has the mark alone */
-        x.after = cut_gather(l, s, x.held, waits, 2);
+        if (is_muon(l))
+            waits[n++] = momentum_loop(l, &x); /* a rank without cuts has the mark alone */
+        x.after = cut_gather(l, s, x.held, waits, n);
     }
     whole.work = matrix_work(l, WORK_BY_SLICE, ITEMS_WHOLE, false);
     matrix_loop(l, s, &whole);
@@ -528,7 +532,7 @@ void lower_matrix_step(struct lower *l, const struct matrix_step *s)
         return;
     if (s->gather_once) {
         once_step(l, &step);
-    } else if (s->cut_table != PROGRAM_NONE && is_muon(l)) {
+    } else if (s->cut_table != PROGRAM_NONE && (is_muon(l) || !l->move.full_grads)) {
         slice_step(l, &step);
     } else {
         if (s->cut_table != PROGRAM_NONE)

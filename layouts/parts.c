@@ -21,6 +21,15 @@ uint64_t part_chunk_bytes(const struct plan *plan, uint32_t unit, enum dtype d)
     return dtype_bytes(d, sum) * plan_shards(plan);
 }
 
+uint64_t *part_chunk_table(const struct plan *plan, enum dtype d, uint64_t divide, struct arena *a)
+{
+    uint64_t *v = ARENA_NEW(a, uint64_t, plan->model.n_units), sum = 0;
+
+    for (uint32_t u = 0; u < plan->model.n_units; u++)
+        sum += v[u] = part_chunk_bytes(plan, u, d) / divide;
+    return sum ? v : NULL;
+}
+
 uint64_t part_owned_bytes(const struct plan *plan, uint32_t unit, enum dtype d)
 {
     const struct unit *u = &plan->model.units[unit];

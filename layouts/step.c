@@ -145,7 +145,7 @@ int lower_begin(struct lower *l, const struct plan *plan, struct arena *a, struc
     l->kept = ARENA_NEW(a, bool, l->m->n_units);
     l->not_kept = ARENA_NEW(a, bool, l->m->n_units);
     for (uint32_t u = 0; u < l->m->n_units; u++) {
-        l->kept[u] = u == last_unit(l) || (u == 0 && l->m->tied);
+        l->kept[u] = l->j->reshard_never || u == last_unit(l) || (u == 0 && l->m->tied);
         l->not_kept[u] = !l->kept[u];
     }
     return 0;
@@ -645,29 +645,31 @@ static void emit_reduce(struct lower *l)
     l->reduce[l->n_reduce++] = emit_add(l, &x);
 }
 
-/* What a micro-batch leaves in the shards, over the copies: each rank with those in its place of the others, in place. Waits
- * for `after`. */
-static void emit_replicate(struct lower *l, uint32_t after)
+/* What the last micro-batch leaves in the shards, over the copies: each rank with those in its place of the others, in place
+ * (in shards of their own, or among whole gradients). Waits for the unit's reductions, of which one may move nothing. */
+static void emit_replicate(struct lower *l)
 {
+    bool owned = l->move.grad_table != PROGRAM_NONE;
     struct emit x;
 
     emit_init(&x, "replicate", OP_COLLECTIVE, PHASE_BACKWARD, l->move.replicate);
     x.op.guard.micro = WHEN_LAST;
-    emit_wait(&x, after, 0, 0);
+    for (uint32_t i = 0; i < l->n_reduce; i++)
+        emit_wait(&x, l->reduce[i], 0, 0);
     x.op.coll = (struct collective){.kind = COLL_ALL_REDUCE,
                                     .group = l->replica,
                                     .table = l->move.grad_table,
                                     .rooted = true,
                                     .wire = l->j->grad_dtype,
                                     .peer_op = PROGRAM_NONE};
-    emit_operand(&x, l->grad_owned, OPERAND_WHOLE, ACCESS_ADD);
-    if (l->grad_owned != PROGRAM_NONE)
+    emit_operand(&x, l->move.full_grads ? l->grads : l->grad_owned, OPERAND_WHOLE, ACCESS_ADD);
+    if (owned)
         l->reduce[l->n_reduce++] = emit_add(l, &x);
-    if (l->grad_shard == PROGRAM_NONE)
+    if (!l->move.grad_bytes)
         return;
     x.op.n_operands = 0;
-    emit_operand(&x, l->grad_shard, OPERAND_WHOLE, ACCESS_ADD);
-    x.op.name = l->grad_owned != PROGRAM_NONE ? "replicate.tail" : "replicate";
+    emit_operand(&x, l->move.full_grads ? l->grads : l->grad_shard, OPERAND_WHOLE, ACCESS_ADD);
+    x.op.name = owned ? "replicate.tail" : "replicate";
     x.op.coll.table = PROGRAM_NONE;
     x.op.coll.rooted = false;
     x.op.coll.unit_bytes = l->move.grad_bytes;
@@ -679,7 +681,7 @@ static void emit_replicate(struct lower *l, uint32_t after)
 /* FSDP2 gathers into one flat buffer and copies a unit's tensors out of it before they are used, and their gradients into
  * another before they are reduced: bytes are read and written once, on the compute stream (_fsdp_collectives.py). */
 static void emit_copies(struct lower *l, enum phase phase, const char *what, const bool *units,
-                        enum dtype d)
+                        enum dtype d, enum when micro)
 {
     enum framework f = l->j->framework;
     struct emit x;
@@ -695,6 +697,7 @@ static void emit_copies(struct lower *l, enum phase phase, const char *what, con
                   OP_COMPUTE, phase, STREAM_COMPUTE);
         x.op.guard.unit_class = c;
         x.op.guard.units = units;
+        x.op.guard.micro = micro;
         x.op.call = (struct kernel_call){.kernel = KERNEL_COPY,
                                          .m = 1,
                                          .n = bytes / dtype_bytes(d, 1),
@@ -729,21 +732,21 @@ static void forward_loop(struct lower *l, const struct class_lives *classes)
     x.op.guard.units = unit_mask(l, 0);
     emit_life(&x, l->inputs, 0, false);
     emit_add(l, &x);
-    emit_copies(l, PHASE_FORWARD, "copy_out", NULL, l->j->param_dtype);
+    emit_copies(l, PHASE_FORWARD, "copy_out", NULL, l->j->param_dtype, WHEN_ALWAYS);
     for (uint32_t c = 0; c < l->m->n_classes; c++)
         emit_pass(l, c, &classes[c], false);
     emit_init(&x, "forward.end", OP_MARK, PHASE_FORWARD, STREAM_COMPUTE);
     l->forward_end = emit_add(l, &x);
-    if (l->move.gather) {
+    if (l->move.gather && !l->j->reshard_never) {
         emit_init(&x, "forward.release", OP_MARK, PHASE_FORWARD, STREAM_COMPUTE);
         x.op.guard.units = l->not_kept;
         emit_life(&x, l->weights, 0, true);
         emit_add(l, &x);
-        /* gathers run `prefetch` units ahead of compute */
+    }
+    if (l->move.gather) /* gathers run `prefetch` units ahead of compute */
         program_op_wait(
             &l->b, first,
             (struct wait){.op = l->forward_end, .d_unit = -1 - (int32_t)l->j->prefetch});
-    }
     program_close_loop(&l->b);
 }
 
@@ -772,7 +775,7 @@ static void backward_loop(struct lower *l, const struct class_lives *classes)
 
     program_open_loop(&l->b,
                       &(struct loop){.kind = LOOP_UNIT, .end = l->m->n_units, .descending = true});
-    if (l->move.gather) {
+    if (l->move.gather && !l->j->reshard_never) {
         emit_init(&x, "gather.backward.begin", OP_MARK, PHASE_BACKWARD, STREAM_GATHER);
         x.op.guard.units = l->not_kept;
         emit_wait(&x, l->forward_end, +1, 0); /* not before forward is past it */
@@ -781,10 +784,11 @@ static void backward_loop(struct lower *l, const struct class_lives *classes)
         n = emit_gather(l, PHASE_BACKWARD, l->not_kept, gathers);
     }
     backward_begin(l, gathers, n);
-    emit_copies(l, PHASE_BACKWARD, "copy_out", l->not_kept, l->j->param_dtype);
+    if (!l->j->reshard_never)
+        emit_copies(l, PHASE_BACKWARD, "copy_out", l->not_kept, l->j->param_dtype, WHEN_ALWAYS);
     for (uint32_t c = 0; c < l->m->n_classes; c++)
         emit_pass(l, c, &classes[c], true);
-    emit_copies(l, PHASE_BACKWARD, "copy_in", NULL, l->j->grad_dtype);
+    emit_copies(l, PHASE_BACKWARD, "copy_in", NULL, l->j->grad_dtype, l->move.reduce_when);
     if (l->m->classes[l->m->units[0].class_id].kind != UNIT_EMBED) {
         /* without an embedding nobody takes the gradient of the first layer's input (it has no bytes) */
         emit_init(&x, "backward.input", OP_MARK, PHASE_BACKWARD, STREAM_COMPUTE);
@@ -813,7 +817,7 @@ static void backward_loop(struct lower *l, const struct class_lives *classes)
     emit_reduce(l);
     if (!l->move.full_grads) {
         if (l->move.replicate == STREAM_REDUCE)
-            emit_replicate(l, l->reduce[0]);
+            emit_replicate(l);
         emit_init(&x, "reduce.end", OP_MARK, PHASE_BACKWARD, STREAM_REDUCE);
         emit_wait(&x, l->backward_end, 0, 0);
         l->reduce[0] = emit_add(l, &x);
@@ -828,7 +832,9 @@ static void backward_loop(struct lower *l, const struct class_lives *classes)
         program_op_wait(&l->b, l->forward_begin, (struct wait){.op = l->reduce[0], .d_micro = -1});
         program_op_wait(&l->b, l->forward_begin, (struct wait){.op = last, .d_micro = -1});
         if (l->move.replicate == STREAM_ALL_REDUCE)
-            emit_replicate(l, l->reduce[0]);
+            emit_replicate(l);
+    } else if (l->move.replicate != STREAM_COMPUTE) {
+        emit_replicate(l);
     }
     program_close_loop(&l->b);
 }

@@ -23,9 +23,10 @@ struct movement {
     uint64_t piece_bytes;         /* bucket of the reduction; 0: one call a unit */
     enum when reduce_when;        /* every micro-batch, or the last */
     bool full_grads;              /* gradients of all parameters stay on every rank */
-    const uint64_t
-        *grad_bytes;     /* [n_units] else: even part of a rank's reduced gradients of a unit */
-    uint32_t grad_table; /* ... and its owned part (segments in gradient bytes), or PROGRAM_NONE */
+    const uint64_t *grad_bytes;   /* [n_units] even part of a rank's reduced gradients of a unit */
+    uint32_t
+        grad_table; /* ... and its owned part (segments in gradient bytes), or PROGRAM_NONE. Where
+                            * gradients stay whole both are read for `replicate` alone */
     /* The last micro-batch's reduced gradients are all-reduced over the copies, on this stream; COMPUTE: there is one copy,
      * or reduce_group has all ranks. */
     enum stream replicate;
@@ -97,6 +98,8 @@ void lower_tail_step(struct lower *l);
 
 /* A unit's bytes when every tensor that is cut by rows has G chunks, padded: G * sum ceil(rows/G)*cols. */
 uint64_t part_chunk_bytes(const struct plan *plan, uint32_t unit, enum dtype d);
+/* ... of every unit, over `divide` [n_units]; NULL when nothing is cut so. */
+uint64_t *part_chunk_table(const struct plan *plan, enum dtype d, uint64_t divide, struct arena *a);
 uint64_t part_unit_bytes(const struct plan *plan, uint32_t unit, enum dtype d);
 /* Bytes of a unit that owners send to one rank, or get from one: what they own of it, with --gather padded the largest
  * share from each of the G ranks. */

@@ -1,4 +1,4 @@
-/* layouts/zero1.c - parameters and gradients on every rank, optimizer states cut.
+/* layouts/zero1.c - parameters on every rank, optimizer states cut: zero1; and gradients with them: zero2.
  *
  * zero1+gather: states are equal slices of the flat concatenation of all parameters. Gradients are reduced to the slices
  * that a bucket touches; a matrix that slice boundaries cut (at most W-1 boundaries) is gathered by its holders, each of
@@ -7,13 +7,18 @@
  * zero1+owner (Megatron layer-wise, Canzona DP): each matrix's state is whole on its owner; gradients are reduced to
  * owners, updated matrices travel from owner to all.
  *
+ * zero2+gather, zero2+owner (DeepSpeed's stage 2): the same, but a rank keeps the gradients of its slice, or of what it
+ * owns, alone. So they are reduced unit by unit in every micro-batch, in calls of up to a bucket, and added up where they
+ * arrive; a unit's whole ones live from its backward to the end of its reduction. DeepSpeed also collects units that are
+ * smaller than a bucket, which is not modelled.
+ *
  * With --overlap-refresh the program starts with the refresh of the step before, unit by unit, and forward waits for its unit: a step
  * in the middle of a run.
  *
- * With a shard group of G < W ranks (AdamW only) there are W/G copies of the states: gradients are all-reduced as in ddp, and
+ * With a shard group of G < W ranks (zero1 with AdamW only) there are W/G copies of the states: gradients are all-reduced as in ddp, and
  * parameters gathered inside groups of G neighbours.
  *
- * Bytes sent by all ranks: reduction (W-1) N s_g, refresh (W-1) times the padded bytes, and for every cut matrix with h
+ * Bytes sent by all ranks: reduction (W-1) N s_g (zero2: in each micro-batch), refresh (W-1) times the padded bytes, and for every cut matrix with h
  * holders (h-1) times its bytes.
  */
 #include "layouts/families.h"
@@ -21,14 +26,10 @@
 
 #include "core/num.h"
 
-/* Even bytes by unit of what no rank owns (padded chunks); NULL when there is none. */
-static uint64_t *chunk_bytes(const struct plan *plan, enum dtype d, struct arena *a)
+/* zero2, on several ranks. */
+static bool cuts_grads(const struct plan *plan)
 {
-    uint64_t *v = ARENA_NEW(a, uint64_t, plan->model.n_units), sum = 0;
-
-    for (uint32_t u = 0; u < plan->model.n_units; u++)
-        sum += v[u] = part_chunk_bytes(plan, u, d);
-    return sum ? v : NULL;
+    return plan->grads.in_node * plan->grads.nodes > 1;
 }
 
 static struct op refresh_op(const struct lower *l, const char *name, enum coll_kind kind)
@@ -119,12 +120,32 @@ static void refresh(struct lower *l, bool owner)
     if (owner) {
         t = part_owner_segments(l->plan, l->j->param_dtype, l->a);
         refresh_owned(l, program_add_segments(&l->b, &t),
-                      chunk_bytes(l->plan, l->j->param_dtype, l->a));
+                      part_chunk_table(l->plan, l->j->param_dtype, 1, l->a));
     } else if (l->j->overlap_refresh) {
         refresh_units(l);
     } else {
         refresh_slices(l);
     }
+}
+
+static void reduce_to_owners(struct lower *l)
+{
+    struct segment_table t = part_owner_segments(l->plan, l->j->grad_dtype, l->a);
+
+    l->move.reduce_table = program_add_segments(&l->b, &t);
+    l->move.reduce_bytes = part_chunk_table(l->plan, l->j->grad_dtype, 1, l->a);
+    if (cuts_grads(l->plan))
+        l->move.grad_bytes = part_chunk_table(l->plan, l->j->grad_dtype, l->shards, l->a);
+}
+
+static void reduce_to_slices(struct lower *l)
+{
+    struct bucket *b = part_buckets(l->plan, cuts_grads(l->plan) ? 0 : l->j->bucket_bytes, l->a);
+    struct segment_table t = part_slice_segments(l->plan, b, l->j->grad_dtype, l->a);
+
+    l->move.reduce_table = program_add_segments(&l->b, &t);
+    l->move.reduce_algo = ALGO_RING;
+    l->move.piece_bytes = l->j->bucket_bytes;
 }
 
 static int zero1_lower(const struct plan *plan, struct arena *a, struct program *p, struct err *e)
@@ -137,26 +158,22 @@ static int zero1_lower(const struct plan *plan, struct arena *a, struct program 
 
     if (lower_begin(&l, plan, a, p, e))
         return -1;
-    l.move.full_grads = true;
-    l.move.reduce_when = WHEN_LAST;
+    l.move.full_grads = !cuts_grads(plan);
+    l.move.reduce_when = cuts_grads(plan) ? WHEN_ALWAYS : WHEN_LAST;
     if (many && owner) {
-        t = part_owner_segments(plan, plan->job.grad_dtype, a);
-        l.move.reduce_table = program_add_segments(&l.b, &t);
-        l.move.reduce_bytes = chunk_bytes(plan, plan->job.grad_dtype, a);
+        reduce_to_owners(&l);
     } else if (plan_shards(plan) < plan->world) { /* every copy of the states needs all gradients */
         l.move.reduce_group = l.world;
         l.move.reduce_kind = COLL_ALL_REDUCE;
         l.move.reduce_bytes = ddp_bucket_bytes(plan, a);
         l.move.piece_bytes = plan->job.bucket_bytes;
     } else if (many) {
-        t = part_slice_segments(plan, part_buckets(plan, plan->job.bucket_bytes, a),
-                                plan->job.grad_dtype, a);
-        l.move.reduce_table = program_add_segments(&l.b, &t);
-        l.move.reduce_algo = ALGO_RING;
-        l.move.piece_bytes = plan->job.bucket_bytes;
+        reduce_to_slices(&l);
         t = part_cut_segments(plan, part_travel_dtype(plan), a);
         step.cut_table = program_add_segments(&l.b, &t);
     }
+    if (cuts_grads(plan))
+        l.move.grad_table = l.move.reduce_table;
     lower_resident(&l);
     if (many && plan->job.overlap_refresh)
         refresh(&l, owner);
@@ -202,6 +219,7 @@ static int zero1_formula(const struct plan *plan, uint64_t bytes[PHASE_N], struc
 {
     const struct job *j = &plan->job;
     uint64_t w = plan->world, even, reduced = 0, refreshed = 0;
+    uint64_t times = cuts_grads(plan) ? j->grad_accum : 1;
 
     (void)e;
     for (int i = 0; i < PHASE_N; i++)
@@ -225,7 +243,8 @@ static int zero1_formula(const struct plan *plan, uint64_t bytes[PHASE_N], struc
         uint64_t piece = num_max(j->bucket_bytes / dtype_bytes(j->param_dtype, 1), 1),
                  all = part_slice(plan) * w;
 
-        bytes[PHASE_BACKWARD] = (w - 1) * dtype_bytes(j->grad_dtype, plan->model.total_params);
+        bytes[PHASE_BACKWARD] =
+            times * (w - 1) * dtype_bytes(j->grad_dtype, plan->model.total_params);
         bytes[PHASE_OPTIMIZER] = cut_bytes(plan);
         even = j->bucket_bytes && j->bucket_bytes < dtype_bytes(j->param_dtype, all)
                    ? (all / piece * num_ceil_div(piece, w) + num_ceil_div(all % piece, w)) * w
@@ -239,7 +258,7 @@ static int zero1_formula(const struct plan *plan, uint64_t bytes[PHASE_N], struc
         refreshed +=
             part_chunk_bytes(plan, u, j->param_dtype) + part_owned_bytes(plan, u, j->param_dtype);
     }
-    bytes[PHASE_BACKWARD] = (w - 1) * reduced;
+    bytes[PHASE_BACKWARD] = times * (w - 1) * reduced;
     bytes[PHASE_REFRESH] = (w - 1) * refreshed;
     return 0;
 }
@@ -251,6 +270,18 @@ const struct layout layout_zero1 = {
     .allowed = 1u << STRATEGY_GATHER | 1u << STRATEGY_OWNER,
     .rule = PLACE_FLAT,
     .groups = GROUPS_ADAMW,
+    .shard_states = true,
+    .lower = zero1_lower,
+    .formula = zero1_formula,
+};
+
+const struct layout layout_zero2 = {
+    .name = "zero2",
+    .line = "zero1 with gradients cut as well, reduced in every micro-batch (DeepSpeed's stage 2)",
+    .strategy = STRATEGY_GATHER,
+    .allowed = 1u << STRATEGY_GATHER | 1u << STRATEGY_OWNER,
+    .rule = PLACE_FLAT,
+    .shard_grads = true,
     .shard_states = true,
     .lower = zero1_lower,
     .formula = zero1_formula,

@@ -6,6 +6,9 @@
  * +owner (MatrixFSDP): each matrix is whole on one owner, the vectors of a unit on a tail owner; embedding and head are
  * cut by rows. Owners send their segments in forward and backward and receive reduced gradients; the step moves nothing.
  *
+ * With --reshard never (FSDP2's reshard_after_forward=False, FSDP1's SHARD_GRAD_OP; what PyTorch's users call ZeRO-2) units
+ * stay gathered from forward to the end of their backward: U_backward is 0, and all of them are there when forward ends.
+ *
  * With --grad-sync last whole gradients stay on every rank over the micro-batches and are reduced in the last: m G becomes G.
  *
  * Bytes sent by all ranks, U the bytes of a unit (padded chunks or owner segments), m micro-batches:
@@ -17,15 +20,6 @@
 #include "layouts/step.h"
 
 #include "core/num.h"
-
-static uint64_t *even_bytes(const struct plan *plan, enum dtype d, struct arena *a, uint64_t divide)
-{
-    uint64_t *v = ARENA_NEW(a, uint64_t, plan->model.n_units), sum = 0;
-
-    for (uint32_t u = 0; u < plan->model.n_units; u++)
-        sum += v[u] = part_chunk_bytes(plan, u, d) / divide;
-    return sum ? v : NULL;
-}
 
 /* Ranks that cut nothing among them: all have all, as in ddp, and sum the gradients of a unit. */
 static void whole_copies(struct lower *l)
@@ -70,17 +64,16 @@ int zero3_lower_groups(const struct plan *plan, enum stream replicate, struct ar
     else if (l.replica != PROGRAM_NONE)
         whole_copies(&l);
     if (many) {
-        l.move.gather_bytes = even_bytes(plan, plan->job.param_dtype, a, 1);
-        l.move.reduce_bytes = even_bytes(plan, plan->job.grad_dtype, a, 1);
-        if (!last)
-            l.move.grad_bytes = even_bytes(plan, plan->job.grad_dtype, a, l.shards);
+        l.move.gather_bytes = part_chunk_table(plan, plan->job.param_dtype, 1, a);
+        l.move.reduce_bytes = part_chunk_table(plan, plan->job.grad_dtype, 1, a);
+        l.move.grad_bytes = part_chunk_table(plan, plan->job.grad_dtype, l.shards, a);
     }
     if (many && owner) {
         t = part_owner_segments(plan, plan->job.param_dtype, a);
         l.move.gather_table = program_add_segments(&l.b, &t);
         t = part_owner_segments(plan, plan->job.grad_dtype, a);
         l.move.reduce_table = program_add_segments(&l.b, &t);
-        l.move.grad_table = last ? PROGRAM_NONE : l.move.reduce_table;
+        l.move.grad_table = l.move.reduce_table;
     }
     lower_resident(&l);
     lower_forward_backward(&l);
@@ -132,7 +125,7 @@ int zero3_formula(const struct plan *plan, uint64_t bytes[PHASE_N], struct err *
             part_chunk_bytes(plan, u, j->param_dtype) + part_owned_bytes(plan, u, j->param_dtype);
 
         gather += all;
-        if (u + 1 < plan->model.n_units && !(u == 0 && plan->model.tied))
+        if (!j->reshard_never && u + 1 < plan->model.n_units && !(u == 0 && plan->model.tied))
             again += all;
         grads +=
             part_chunk_bytes(plan, u, j->grad_dtype) + part_owned_bytes(plan, u, j->grad_dtype);

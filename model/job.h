@@ -80,9 +80,11 @@ struct job {
     bool ns_symmetric; /* Newton-Schulz's symmetric products by kernels that work one triangle */
     bool cuda_graphs;  /* the host launches the step as a whole */
     bool
-        sync_last; /* zero3: gradients stay whole over the micro-batches, and are reduced in the last */
-    bool overlap_refresh;      /* zero1: the last step's refresh beside forward, unit by unit */
-    bool fp8;                  /* products of layers, scaled as they come */
+        sync_last; /* zero3 and its kin: gradients stay whole over the micro-batches, and are reduced in the last */
+    bool
+        reshard_never; /* zero3 and its kin: units stay gathered from forward to the end of their backward */
+    bool overlap_refresh; /* zero1, zero2: the last step's refresh beside forward, unit by unit */
+    bool fp8;             /* products of layers, scaled as they come */
     double price_per_gpu_hour; /* 0: the cluster's */
 };
 

@@ -75,6 +75,7 @@ const char *const plan_slots[] = {[SLOT_OTHER] = "other",
                                   [SLOT_N] = NULL};
 const char *const plan_rules[] = {"replicated", "chunk", "flat", "owner", NULL};
 const char *const plan_grad_syncs[] = {"every", "last", NULL};
+const char *const plan_reshards[] = {"always", "never", NULL};
 const char *const plan_ns_kernels[] = {"gemm", "symmetric", NULL};
 const char *const plan_recomputes[] = {"none", "selective", "full", NULL};
 const char *const plan_unit_kinds[] = {"embed", "layer", "head", NULL};
@@ -211,6 +212,7 @@ static void add_job(cJSON *to, const struct job *j)
     json_add_bool(o, "fp8", j->fp8);
     json_add_bool(o, "overlap_refresh", j->overlap_refresh);
     json_add_str(o, "grad_sync", plan_grad_syncs[j->sync_last]);
+    json_add_str(o, "reshard", plan_reshards[j->reshard_never]);
     json_add_double(o, "price", j->price_per_gpu_hour);
 }
 

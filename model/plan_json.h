@@ -9,25 +9,26 @@
 enum { PLAN_VERSION = 1, PLAN_COLUMNS = 12 };
 
 /* NULL-terminated, indexed by the enum. */
-extern const char *const plan_dtypes[],
-    *const plan_roles[],
-        *const plan_slots[],
-            *const plan_optimizers[],
-                *const plan_rules[],
-                    *const plan_strategies[],
-                        *const plan_algos[],
-                            *const plan_frameworks[],
-                                *const plan_attentions[],
-                                    *const plan_losses[],
-                                        *const plan_adamw[],
-                                            *const plan_ns_kernels[],
-                                                *const plan_grad_syncs[],
-                                                    *const plan_recomputes[],
-                                                        *const plan_unit_kinds[],
-                                                            *const plan_norms[],
-                                                                *const plan_acts[],
-                                                                    *const plan_positions[],
-                                                                        *const plan_mixers[];
+extern const char *const plan_dtypes[];
+extern const char *const plan_roles[];
+extern const char *const plan_slots[];
+extern const char *const plan_optimizers[];
+extern const char *const plan_rules[];
+extern const char *const plan_strategies[];
+extern const char *const plan_algos[];
+extern const char *const plan_frameworks[];
+extern const char *const plan_attentions[];
+extern const char *const plan_losses[];
+extern const char *const plan_adamw[];
+extern const char *const plan_ns_kernels[];
+extern const char *const plan_grad_syncs[];
+extern const char *const plan_reshards[];
+extern const char *const plan_recomputes[];
+extern const char *const plan_unit_kinds[];
+extern const char *const plan_norms[];
+extern const char *const plan_acts[];
+extern const char *const plan_positions[];
+extern const char *const plan_mixers[];
 /* Cells of a tensor's row; the last stands for one cell a dimension. */
 extern const char *const plan_columns[];
 

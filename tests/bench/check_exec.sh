@@ -27,7 +27,7 @@ echo "$model, 2 micro-batches, fp32"
 printf '%-34s' 'layout, optimizer, gather \ ranks'
 for n in $ranks; do printf '%6s' "$n"; done
 echo
-for layout in ddp zero1+gather zero1+owner zero3+stock zero3+gather zero3+gather-once owner; do
+for layout in ddp zero1+gather zero1+owner zero2+gather zero2+owner zero3+stock zero3+gather zero3+gather-once owner; do
     one "$layout muon" "$layout"
 done
 for gather in p2p ring tree hierarchical padded; do
@@ -35,7 +35,7 @@ for gather in p2p ring tree hierarchical padded; do
     one "zero1+owner muon $gather" zero1+owner --gather $gather
 done
 for optimizer in adamw shampoo soap; do
-    for layout in ddp zero1+gather zero1+owner zero3+gather owner; do
+    for layout in ddp zero1+gather zero1+owner zero2+gather zero2+owner zero3+gather owner; do
         [ $optimizer = adamw ] && case $layout in *+* | owner) continue ;; esac
         one "$layout $optimizer" "$layout" --optimizer $optimizer
     done

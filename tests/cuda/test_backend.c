@@ -185,7 +185,7 @@ static void cpu_and_cuda(const struct setting *s)
 
 static const char *const layouts[] = {"ddp",          "zero1+owner",  "zero3+owner",
                                       "zero3+gather", "zero1+gather", "zero3+gather-once",
-                                      "zero3+stock"};
+                                      "zero3+stock",  "zero2+owner",  "zero2+gather"};
 enum { N_LAYOUTS = sizeof(layouts) / sizeof(layouts[0]) };
 
 START_TEST(every_layout_has_the_bits_of_the_cpu_backend)
@@ -251,6 +251,8 @@ START_TEST(shard_groups_have_them)
             s.job.shard_group = worlds[w][1];
             s.job.grad_accum = 1 + (uint64_t)(w + l) % 2;
             s.job.grad_dtype = l % 2 ? DTYPE_BF16 : DTYPE_FP32;
+            s.job.sync_last = w % 2; /* with two micro-batches whole gradients, else nothing */
+            s.job.reshard_never = w > 1;
             cpu_and_cuda(&s);
             arena_init(&a);
             s.unordered = true;

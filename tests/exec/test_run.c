@@ -284,7 +284,8 @@ static struct setting small(const char *model, const char *layout, uint32_t worl
 }
 
 static const char *const layouts[] = {"ddp",          "zero1+owner",  "zero3+owner",
-                                      "zero3+gather", "zero1+gather", "zero3+gather-once"};
+                                      "zero3+gather", "zero1+gather", "zero3+gather-once",
+                                      "zero2+owner",  "zero2+gather"};
 enum { N_LAYOUTS = sizeof(layouts) / sizeof(layouts[0]) };
 static const char *const models[] = {"block", "llama", "gpt2"};
 
@@ -423,14 +424,15 @@ START_TEST(small_buckets_and_micro_batches_change_nothing)
 }
 END_TEST
 
-/* zero3 sums each micro-batch over ranks before it adds them up: so does the reference. Tied (gpt2) and untied heads, experts;
+/* zero2 and zero3 sum each micro-batch over ranks before they add them up: so does the reference. Tied (gpt2) and untied heads, experts;
  * small buckets, which only plain ddp has. */
 START_TEST(micro_batches_reduced_one_by_one_train_as_ddp_that_does_so)
 {
     static const char *const which[] = {"llama", "gpt2", "moe"};
     static const enum optimizer optimizers[] = {OPTIMIZER_MUON, OPTIMIZER_SOAP, OPTIMIZER_MUON,
                                                 OPTIMIZER_SHAMPOO};
-    static const char *const cut[] = {"zero3+owner", "zero3+gather", "zero3+gather-once"};
+    static const char *const cut[] = {"zero3+owner", "zero3+gather", "zero3+gather-once",
+                                      "zero2+owner", "zero2+gather"};
 
     for (uint32_t world = 2; world <= 4; world++)
         for (int k = 0; k < 4; k++) { /* 2 or 3 micro-batches, fp32 or bf16 gradients */
@@ -447,10 +449,70 @@ START_TEST(micro_batches_reduced_one_by_one_train_as_ddp_that_does_so)
             arena_init(&a);
             run(&s, "ddp", &a, &ddp);
             check_bytes(&s, &ddp);
-            for (int l = 0; l < 3; l++) {
+            for (int l = 0; l < 5; l++) {
                 s.layout = cut[l];
                 compare_with(&s, &ddp);
             }
+            release(&ddp);
+            arena_release(&a);
+        }
+}
+END_TEST
+
+/* Units that stay gathered to the end of their backward: the same weights, in any order of the streams; every gather is one of
+ * forward's. */
+START_TEST(units_that_stay_gathered_change_nothing)
+{
+    static const char *const which[] = {"zero3+owner", "zero3+gather", "hsdp+owner", "mics"};
+    static const char *const which_model[] = {"llama", "gpt2", "moe"};
+
+    for (int l = 0; l < 4; l++)
+        for (int k = 0; k < 3; k++) {
+            struct setting s = small(which_model[(l + k) % 3], which[l], l < 2 ? 3 : 4);
+            struct outcome ddp;
+            struct arena a;
+
+            s.steps = 2;
+            s.job.reshard_never = true;
+            s.job.shard_group = l < 2 ? 0 : 2;
+            s.job.grad_accum = 1 + (uint64_t)k;
+            s.every_micro = k > 0;
+            s.job.optimizer = l == 3 ? OPTIMIZER_ADAMW : OPTIMIZER_MUON;
+            arena_init(&a);
+            run(&s, "ddp", &a, &ddp);
+            for (s.shuffle = 0; s.shuffle <= 200; s.shuffle += 100)
+                compare_with(&s, &ddp);
+            release(&ddp);
+            arena_release(&a);
+        }
+}
+END_TEST
+
+/* no_sync: gradients that stay whole until the last micro-batch are summed as ddp sums them, or in groups first, and over the
+ * groups what came out. */
+START_TEST(gradients_reduced_in_the_last_micro_batch_train_as_ddp)
+{
+    static const char *const which[] = {"zero3+owner", "zero3+gather", "hsdp+owner",
+                                        "hsdp+gather", "mics+owner",   "mics+gather-once"};
+    static const char *const which_model[] = {"llama", "gpt2", "moe"};
+
+    for (int l = 0; l < 6; l++)
+        for (int k = 0; k < 3; k++) {
+            struct setting s = small(which_model[(l + k) % 3], which[l], l < 2 ? 3 : 4);
+            struct outcome ddp;
+            struct arena a;
+
+            s.steps = 2;
+            s.job.sync_last = true;
+            s.job.shard_group = l < 2 ? 0 : k == 2 ? 4 : 2;
+            s.job.grad_accum = 1 + (uint64_t)k;
+            s.job.grad_dtype = k ? DTYPE_BF16 : DTYPE_FP32;
+            s.job.optimizer = l % 2 && k == 2 ? OPTIMIZER_SOAP : OPTIMIZER_MUON;
+            s.job.bucket_bytes = 5000;
+            arena_init(&a);
+            run(&s, "ddp", &a, &ddp);
+            for (s.shuffle = 0; s.shuffle <= 200; s.shuffle += 100)
+                compare_with(&s, &ddp);
             release(&ddp);
             arena_release(&a);
         }
@@ -493,9 +555,9 @@ START_TEST(sums_over_copies_are_waited_for)
 {
     static const char *const which[] = {"hsdp+owner", "hsdp+gather", "mics+owner"};
 
-    for (int l = 0; l < 3; l++) {
+    for (int l = 0; l < 6; l++) { /* each with shards of their own, and among whole gradients */
         struct setting s =
-            small("block", which[l], 4); /* updates begin with the last unit to be summed */
+            small("block", which[l % 3], 4); /* updates begin with the last unit to be summed */
         struct outcome x, ddp;
         struct arena a;
         char text[256];
@@ -503,6 +565,8 @@ START_TEST(sums_over_copies_are_waited_for)
 
         arena_init(&a);
         s.job.shard_group = 2;
+        s.job.sync_last = l > 2;
+        s.job.grad_accum = l > 2 ? 2 : 1;
         s.steps = 2;
         run(&s, "ddp", &a, &ddp);
         for (s.shuffle = 100; s.shuffle <= 800; s.shuffle += 100) {
@@ -729,4 +793,6 @@ SUITE_MAIN("exec/run", every_layout_trains_as_ddp_does_to_the_last_bit,
            preconditioned_optimizers_train_as_under_ddp,
            recomputation_gives_the_bits_of_kept_activations, training_lowers_the_loss,
            an_owner_that_skips_its_update_is_caught, shard_groups_train_as_ddp_that_sums_in_them,
-           sums_over_copies_are_waited_for, means_of_means_are_the_mean)
+           units_that_stay_gathered_change_nothing,
+           gradients_reduced_in_the_last_micro_batch_train_as_ddp, sums_over_copies_are_waited_for,
+           means_of_means_are_the_mean)

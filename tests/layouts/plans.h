@@ -166,7 +166,8 @@ static inline void plans_lower(const struct plan *p, struct arena *a, struct pro
 
 /* Layouts and strategies that exist, as typed. */
 static const char *const plans_layouts[] = {
-    "ddp", "zero1", "zero1-owner", "zero3+stock", "zero3+gather", "zero3+gather-once", "owner"};
+    "ddp",         "zero1",        "zero1-owner",       "zero2", "zero2-owner",
+    "zero3+stock", "zero3+gather", "zero3+gather-once", "owner"};
 static const uint32_t plans_worlds[] = {1, 2, 3, 5, 7, 8, 63, 64};
 
 /* Layouts of shard groups, and (world, group) that go together on nodes of 4 or 8: one a rank, several a node, a node, over
@@ -185,6 +186,6 @@ static inline bool plans_go_together(const char *layout, enum optimizer o)
     return !strstr(layout, "+stock") || o == OPTIMIZER_MUON || o == OPTIMIZER_ADAMW;
 }
 
-enum { PLANS_N_LAYOUTS = 7, PLANS_N_MODELS = 4, PLANS_N_WORLDS = 8 };
+enum { PLANS_N_LAYOUTS = 9, PLANS_N_MODELS = 4, PLANS_N_WORLDS = 8 };
 
 #endif

@@ -70,11 +70,13 @@ START_TEST(formulas_equal_programs_for_every_layout_optimizer_world_and_model)
                     j.overlap_refresh = true;
                     agree(plans_models[m], plans_layouts[l], &j, plans_worlds[w], ALGO_AUTO);
                     j.overlap_refresh = false;
+                    j.reshard_never = true;
+                    agree(plans_models[m], plans_layouts[l], &j, plans_worlds[w], ALGO_AUTO);
+                    j.reshard_never = w % 3 == 0;
                     j.sync_last = true;
-                    if (strncmp(plans_layouts[l], "hsdp", 4) &&
-                        strncmp(plans_layouts[l], "mics", 4))
+                    if (strncmp(plans_layouts[l], "zero2", 5)) /* it has none */
                         agree(plans_models[m], plans_layouts[l], &j, plans_worlds[w], ALGO_AUTO);
-                    j.sync_last = false;
+                    j.sync_last = j.reshard_never = false;
                 }
 }
 END_TEST
@@ -110,6 +112,7 @@ START_TEST(no_algorithm_but_padding_changes_the_total)
             for (int k = 0; k < 4; k++) {
                 agree(plans_models[m], "owner", &j, plans_worlds[w], algos[k]);
                 agree(plans_models[m], "zero1-owner", &j, plans_worlds[w], algos[k]);
+                agree(plans_models[m], "zero2-owner", &j, plans_worlds[w], algos[k]);
             }
 }
 END_TEST
@@ -237,6 +240,24 @@ START_TEST(zero1_owner_by_hand)
 }
 END_TEST
 
+/* zero2, W = 3: what zero1 moves, and the reduction once a micro-batch. With AdamW no matrix has an owner: chunks of rows, 60
+ * elements a layer with padding (below), over 2 edges: 2*60*2*2 = 480 each way. */
+START_TEST(zero2_by_hand)
+{
+    struct job j = plans_job();
+
+    j.optimizer = OPTIMIZER_ADAMW;
+    expect("zero2", &j, 3, 0, 320, 0, 324);
+    expect("zero2-owner", &j, 3, 0, 480, 0, 480);
+    j.grad_accum = 3;
+    expect("zero1", &j, 3, 0, 320, 0, 324);
+    expect("zero2", &j, 3, 0, 960, 0, 324);
+    j.optimizer = OPTIMIZER_MUON;
+    expect("zero1-owner", &j, 3, 0, 320, 0, 320);
+    expect("zero2-owner", &j, 3, 0, 960, 0, 320);
+}
+END_TEST
+
 /* zero3, W = 3: chunks of a layer: [2,2] has ceil(2/3) = 1 row of 2 elements, down [2,4] 1 row of 4, vectors 1 element:
  * six matrices 2 each, one 4, four vectors 1 each: 20 elements, 60 padded, 120 bytes. An even all-gather of them: 2*3
  * times 20 elements = 240 bytes a unit. Forward: 2 units, 480. Backward: unit 1 is kept, so 1 gather and 2
@@ -254,6 +275,22 @@ START_TEST(zero3_by_hand)
     expect("zero3+stock", &j, 3, 1440, 2160, 5520, 0);
     j.optimizer = OPTIMIZER_ADAMW;
     expect("zero3", &j, 3, 1440, 2160, 0, 0);
+}
+END_TEST
+
+/* Units that stay gathered are not gathered again: of zero3's 720 and owner's 480 in backward 240 and 160 were that. */
+START_TEST(one_gather_and_one_reduction_by_hand)
+{
+    struct job j = plans_job();
+
+    j.reshard_never = true;
+    expect("zero3+gather", &j, 3, 480, 480, 384, 0);
+    expect("owner", &j, 3, 320, 320, 0, 0);
+    j.grad_accum = 3;
+    expect("zero3+stock", &j, 3, 1440, 1440, 5520, 0);
+    expect("owner", &j, 3, 960, 960, 0, 0);
+    j.sync_last = true;
+    expect("owner", &j, 3, 960, 320, 0, 0);
 }
 END_TEST
 
@@ -327,5 +364,5 @@ SUITE_MAIN("layouts/bytes", formulas_equal_programs_for_every_layout_optimizer_w
            formulas_equal_programs_for_every_bucket_and_dtype,
            formulas_equal_programs_for_shard_groups, no_algorithm_but_padding_changes_the_total,
            padding_is_in_the_formula, ddp_by_hand, zero1_by_hand, zero1_owner_by_hand,
-           zero3_by_hand, owner_by_hand, uneven_rows_are_padded_on_the_wire,
-           zero1_gathers_at_most_one_matrix_a_boundary)
+           zero2_by_hand, zero3_by_hand, one_gather_and_one_reduction_by_hand, owner_by_hand,
+           uneven_rows_are_padded_on_the_wire, zero1_gathers_at_most_one_matrix_a_boundary)

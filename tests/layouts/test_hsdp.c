@@ -69,6 +69,12 @@ START_TEST(formulas_equal_programs)
                     j.grad_dtype = o % 2 ? DTYPE_FP32 : DTYPE_BF16;
                     agree(plans_models[m], plans_groups[l], &j, plans_group_worlds[w][0],
                           w % 3 ? 8 : 4);
+                    j.reshard_never = true;
+                    agree(plans_models[m], plans_groups[l], &j, plans_group_worlds[w][0],
+                          w % 3 ? 8 : 4);
+                    j.sync_last = true;
+                    agree(plans_models[m], plans_groups[l], &j, plans_group_worlds[w][0],
+                          w % 3 ? 8 : 4);
                 }
 }
 END_TEST
@@ -112,6 +118,17 @@ START_TEST(a_node_a_group_by_hand)
         each_rank(&prog, PHASE_FORWARD, accum * 80, 0);
         each_rank(&prog, PHASE_BACKWARD, accum * 120, 80);
         each_rank(&prog, PHASE_OPTIMIZER, 0, 0);
+        j.reshard_never = true; /* 80 in backward, the reductions alone */
+        plans_make(&p, &a, tiny, "hsdp", &j, 4, 2);
+        plans_lower(&p, &a, &prog);
+        each_rank(&prog, PHASE_FORWARD, accum * 80, 0);
+        each_rank(&prog, PHASE_BACKWARD, accum * 80, 80);
+        j.reshard_never = false;
+        j.sync_last = true; /* 40 in each, and 80 in the last */
+        plans_make(&p, &a, tiny, "hsdp", &j, 4, 2);
+        plans_lower(&p, &a, &prog);
+        each_rank(&prog, PHASE_FORWARD, accum * 80, 0);
+        each_rank(&prog, PHASE_BACKWARD, accum * 40 + 80, 80);
         arena_release(&a);
     }
 }

@@ -45,6 +45,10 @@ static double part(enum mem_part p)
     if (p == MEM_GRADS && prog.known.grad_shard != PROGRAM_NONE)
         for (uint32_t u = 0; u < prog.model->n_units; u++)
             sum += prog.buffers[prog.known.grad_shard].unit_bytes[u];
+    if (p == MEM_GRADS && prog.known.grad_owned != PROGRAM_NONE)
+        for (uint32_t u = 0; u < prog.model->n_units; u++)
+            sum += segment_table_rooted(
+                &prog.segment_tables[prog.buffers[prog.known.grad_owned].table], u, prog.world > 1);
     return (double)sum;
 }
 
@@ -87,12 +91,29 @@ START_TEST(deepspeed_is_as_its_formulas)
 }
 END_TEST
 
+/* ZeRO, figure 1: 7.5 G parameters on 64 GPUs, 120, 31.4, 16.6 and 1.9 GB by stage: 2 + 2 + 12 bytes a parameter, of which
+ * the stages cut the last, the last two, all. */
+START_TEST(stages_are_as_in_the_paper)
+{
+    static const char *const stages[] = {"ddp", "zero1", "zero2", "zero3"};
+    static const double want[] = {120, 31.4, 16.6, 1.9};
+
+    for (int i = 0; i < 4; i++) {
+        double got = held("llama-3.1-8b", stages[i], "deepspeed-fp16", 64) / llama * 7.5;
+
+        ck_assert_msg(fabs(got - want[i]) < 0.05, "%s: %g GB", stages[i], got);
+    }
+    near(held("llama-3.1-8b", "zero2", "deepspeed-fp16", 8), (2 + 14.0 / 8) * llama, 1e-7);
+}
+END_TEST
+
 /* memory.rst: 2851 M parameters, largest layer 32 M, 8 GPUs. ZeRO-3: 18P/W + 4 of the largest, gathered with its gradient,
- * 6.093 GiB ('GB' there). ZeRO-2, older: 4P + 16P/W, 15.931 GiB: ours and an fp32 copy of the slice's gradients. */
+ * 6.093 GiB ('GB' there). ZeRO-2, older: 4P + 16P/W, 15.931 GiB: zero2's, an fp32 copy of the slice's gradients in place of
+ * theirs, and all gradients whole for a moment (one bucket, where it is as large as the model). */
 START_TEST(deepspeeds_own_example)
 {
     double p = 2851e6, three = held("llama-3.1-8b", "zero3", "deepspeed-bf16", 8) / llama,
-           one = held("llama-3.1-8b", "zero1", "deepspeed-fp16", 8) / llama;
+           two = held("llama-3.1-8b", "zero2", "deepspeed-fp16", 8) / llama;
     struct job j = job_of("deepspeed-fp16", OPTIMIZER_ADAMW);
     double largest;
 
@@ -102,7 +123,7 @@ START_TEST(deepspeeds_own_example)
               (double)prog.model->units[1].numel;
     arena_release(&a);
     ck_assert_int_eq((int)(1000 * (p * three + 32e6 * largest) / 0x1p30 + 0.5), 6093);
-    ck_assert_int_eq((int)(1000 * (p * (one + 4.0 / 8)) / 0x1p30 + 0.5), 15931);
+    ck_assert_int_eq((int)(1000 * (p * (two - 2.0 / 8 + 4.0 / 8 + 2)) / 0x1p30 + 0.5), 15931);
 }
 END_TEST
 
@@ -200,6 +221,6 @@ START_TEST(logits_of_a_batch_are_one_buffer)
 END_TEST
 
 SUITE_MAIN("layouts/resident", megatron_is_6_and_12_over_d, deepspeed_is_as_its_formulas,
-           deepspeeds_own_example, seven_ranks_hold_a_seventh, fsdp2_in_fp32_and_bf16,
-           muon_in_bf16_is_6_bytes, muon_saves_one_state_of_the_matrices,
+           stages_are_as_in_the_paper, deepspeeds_own_example, seven_ranks_hold_a_seventh,
+           fsdp2_in_fp32_and_bf16, muon_in_bf16_is_6_bytes, muon_saves_one_state_of_the_matrices,
            newton_schulz_workspace_of_one_matrix, logits_of_a_batch_are_one_buffer)

@@ -2,7 +2,7 @@
 # check.sh - under mpirun, every layout trains to the same bits as ddp, on odd and even numbers of ranks.
 . tests/mpi/lib.sh
 
-for layout in ddp zero1-owner owner zero3+gather; do
+for layout in ddp zero1-owner zero2 owner zero3+gather; do
     for n in 1 2 3 4 7 8; do
         plan p.json "$n" "$layout" || { bad "plan $layout $n"; continue; }
         on "$n" "$work/p.json" --check --steps 2
@@ -41,7 +41,7 @@ done
 plan p.json 8 hsdp --gpus-per-node 4 --shard-group 4 && on 8 "$work/p.json" --check --steps 2
 if [ "$status" = 0 ] && grep -q '^check: within [0-9]* ulp' "$work/out"; then good; else bad 'hsdp+stock on 8 ranks in groups of 4'; fi
 # several micro-batches: reduced one by one where gradients are cut, and then by the reference too
-for layout in zero1-owner owner zero3+gather zero3+gather-once; do
+for layout in zero1-owner zero2 zero2-owner owner zero3+gather zero3+gather-once; do
     for accum in 2 3; do
         for type in fp32 bf16; do
             plan p.json 3 $layout --grad-accum $accum --grad-dtype $type || { bad "plan $accum micro-batches"; continue; }
@@ -51,6 +51,13 @@ for layout in zero1-owner owner zero3+gather zero3+gather-once; do
             [ $said = 1 ] && verdict "$layout, $accum micro-batches, $type" || bad "$layout, $accum micro-batches: which reference?"
         done
     done
+done
+# ... and in the last one alone: as plain ddp, or in groups first. Units gathered once a micro-batch.
+for layout in owner zero3+gather hsdp+owner mics+gather; do
+    case $layout in hsdp* | mics*) group='--shard-group 2' wrong='micro-batch$' ;; *) group='' wrong='ddp too reducing' ;; esac
+    plan p.json 4 $layout $group --grad-accum 2 --grad-sync last --reshard never || { bad "plan $layout, no_sync"; continue; }
+    on 4 "$work/p.json" --check --steps 2
+    head -n 1 "$work/out" | grep -q "$wrong" && bad "$layout, no_sync: which reference?" || verdict "$layout, no_sync, not resharded"
 done
 # tokens from a file: 8 sequences of 16 + 1 ids below 64
 awk 'BEGIN { for (i = 0; i < 136; i++) printf "%c%c", 1 + (7 * i + i * i) % 63, 128 }' | LC_ALL=C tr '\200' '\000' >"$work/t.bin"

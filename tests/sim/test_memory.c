@@ -107,6 +107,65 @@ START_TEST(memory_of_owners_by_hand)
 }
 END_TEST
 
+/* zero2, the same: slices of 40 elements are the layers. Rank 1, whose layer is reduced first, is the fullest, at unit 0's
+ * down.wgrad: parameters of both, 160; unit 1's gradients on their way, 80, what arrived of them, 80, down's of unit 0, 16; 4
+ * bytes of state a matrix element, 8 a vector's. zero1 has all gradients, 160, and rank 0 holds as much. The last of two micro-batches
+ * begins with the slice's gradients there: rank 0 has 80 + 80 + 16 then, too. */
+START_TEST(memory_of_zero2_by_hand)
+{
+    for (uint64_t accum = 1; accum <= 2; accum++) {
+        struct job j = plans_job();
+
+        j.seq_len = 4;
+        j.micro_batch = 1;
+        j.grad_accum = accum;
+        make("block:layers=2,hidden=2,ffn=4,heads=1", "zero2", &j, 2, 8);
+        plan.cluster.nvlink_Bps = 1e15;
+        predict(false);
+        ck_assert_uint_eq(pr.memory.rank, accum == 1);
+        ck_assert_str_eq(prog.ops[pr.memory.at.op].name, "backward.layer.down.wgrad");
+        ck_assert_uint_eq(pr.memory.at.unit, 0);
+        ck_assert_uint_eq(pr.memory.parts[MEM_PARAMS], 160);
+        ck_assert_uint_eq(pr.memory.parts[MEM_MASTER], 160);
+        ck_assert_uint_eq(pr.memory.parts[MEM_STATES], 4 * 32 + 8 * 8);
+        ck_assert_uint_eq(pr.memory.parts[MEM_GATHERED], 0);
+        ck_assert_uint_eq(pr.memory.parts[MEM_GRADS], 80 + 80 + 16);
+        ck_assert_uint_eq(pr.memory.parts[MEM_ACTIVATIONS], 272);
+        ck_assert_uint_eq(pr.memory.peak_bytes, 160 + 160 + 192 + 176 + 272);
+        arena_release(&a);
+    }
+}
+END_TEST
+
+/* zero3+gather, six layers on two ranks, half of each a rank: 2 + 4 bytes of 120 elements, and 4 (matrix) or 8 (vector) of
+ * state. With units that stay gathered the peak is at unit 4's down.wgrad: units 0 to 4, 400; unit 5's gradients on their way,
+ * 80, half of them arrived, 40, down's of unit 4, 16; activations 272, and the inputs of units 0 to 3, 64. At unit 5's there
+ * are 80 + 16 more, but no 80 + 40. With units that are gathered again, this one and the next, 160, what arrived decides: unit
+ * 1's, 40 of four units, the input of one. */
+START_TEST(memory_of_units_that_stay_gathered_by_hand)
+{
+    for (int never = 0; never < 2; never++) {
+        struct job j = plans_job();
+
+        j.seq_len = 4;
+        j.micro_batch = 1;
+        j.reshard_never = never;
+        make("block:layers=6,hidden=2,ffn=4,heads=1", "zero3+gather", &j, 2, 8);
+        plan.cluster.nvlink_Bps = 1e15;
+        predict(false);
+        ck_assert_str_eq(prog.ops[pr.memory.at.op].name, "backward.layer.down.wgrad");
+        ck_assert_uint_eq(pr.memory.at.unit, never ? 4 : 1);
+        ck_assert_uint_eq(pr.memory.parts[MEM_PARAMS], 240);
+        ck_assert_uint_eq(pr.memory.parts[MEM_MASTER], 480);
+        ck_assert_uint_eq(pr.memory.parts[MEM_STATES], 6 * (16 * 4 + 4 * 8));
+        ck_assert_uint_eq(pr.memory.parts[MEM_GATHERED], never ? 400 : 160);
+        ck_assert_uint_eq(pr.memory.parts[MEM_GRADS], 80 + 16 + (never ? 40 : 160));
+        ck_assert_uint_eq(pr.memory.parts[MEM_ACTIVATIONS], 272 + (never ? 64 : 16));
+        arena_release(&a);
+    }
+}
+END_TEST
+
 /* One token, so that the optimizer holds most. Workspace of down [64,256] in bf16: 2*64*64 + 64*256 elements, 49,152 bytes;
  * gather-once keeps every matrix in bf16 beside it: 2 bytes an element. Gradients are a rank's half. */
 START_TEST(memory_of_the_optimizer_by_hand)
@@ -188,6 +247,7 @@ START_TEST(context_and_fragmentation_come_on_top)
 END_TEST
 
 SUITE_MAIN("sim/memory", memory_of_ddp_by_hand, memory_of_recomputation_by_hand,
-           memory_of_owners_by_hand, memory_of_the_optimizer_by_hand,
+           memory_of_owners_by_hand, memory_of_zero2_by_hand,
+           memory_of_units_that_stay_gathered_by_hand, memory_of_the_optimizer_by_hand,
            memory_of_a_padded_gather_by_hand, memory_of_logits_by_hand,
            context_and_fragmentation_come_on_top)
