@@ -286,6 +286,23 @@ static int check_sync(const struct layout *l, const struct job *j, struct err *e
     return 0;
 }
 
+/* Options that this layout, optimizer or model has no use for: neutral. A job may be for several layouts. */
+static void drop_unused(struct plan *plan, const struct layout *l)
+{
+    bool muon = plan->job.optimizer == OPTIMIZER_MUON;
+    bool local = plan->strategy == STRATEGY_OWNER || plan->strategy == STRATEGY_REPLICATED;
+    struct job *j = &plan->job;
+
+    j->overlap_refresh &= layout_refreshes(l);
+    j->sync_last &= l->shard_grads;
+    j->reshard_never &= l->shard_params;
+    j->ns_symmetric &= muon && plan->strategy != STRATEGY_STOCK;
+    if (!muon || !local)
+        j->ns_batch = 0;
+    if (!model_has_head(&plan->model))
+        j->loss = LOSS_AUTO;
+}
+
 int layout_place(struct plan *plan, struct arena *a, struct err *e)
 {
     const struct layout *l;
@@ -299,6 +316,7 @@ int layout_place(struct plan *plan, struct arena *a, struct err *e)
         return -1;
     plan->layout = l->name;
     plan->world = plan->job.gpus;
+    drop_unused(plan, l);
     if (check_sync(l, &plan->job, e) ||
         layout_groups(l, &plan->job, plan->cluster.gpus_per_node, &plan->job.shard_group, e))
         return -1;

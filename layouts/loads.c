@@ -255,6 +255,25 @@ static int check_kernels(const struct plan *plan, struct err *e)
     return 0;
 }
 
+/* What layout_place() made neutral. */
+static int check_used(const struct plan *plan, const struct plan *want, struct err *e)
+{
+    const struct job *j = &plan->job, *w = &want->job;
+    const char *what = j->overlap_refresh != w->overlap_refresh ? "overlap_refresh"
+                       : j->sync_last != w->sync_last           ? "grad_sync last"
+                       : j->reshard_never != w->reshard_never   ? "reshard never"
+                       : j->ns_symmetric != w->ns_symmetric     ? "ns_kernels symmetric"
+                       : j->ns_batch != w->ns_batch             ? "ns_batch"
+                       : j->loss != w->loss                     ? "loss"
+                                                                : NULL;
+
+    if (what)
+        return err_set(e, ERR_INVALID,
+                       "job has %s, which has no effect on layout '%s' with %s and this model",
+                       what, want->layout_full, optimizer_name(j->optimizer));
+    return 0;
+}
+
 int layout_check(const struct plan *plan, struct err *e)
 {
     struct plan want = *plan;
@@ -277,7 +296,8 @@ int layout_check(const struct plan *plan, struct err *e)
                 plan->job.shard_group, want.layout_full, want.job.shard_group);
         goto out;
     }
-    if (check_factor("p", plan->params, want.params, want.layout_full, e) ||
+    if (check_used(plan, &want, e) ||
+        check_factor("p", plan->params, want.params, want.layout_full, e) ||
         check_factor("g", plan->grads, want.grads, want.layout_full, e) ||
         check_factor("os", plan->states, want.states, want.layout_full, e) ||
         check_places(plan, &want, e) || check_size(plan, e) || check_loads(plan, e) ||
