@@ -1,0 +1,210 @@
+/* What ranks hold: always (parameters, states, master copies), and during forward and backward. */
+#include "layouts/emit.h"
+
+#include "core/num.h"
+
+#include <string.h>
+
+/* ---- resident memory ---- */
+
+struct resident {
+    uint64_t *owned[4]; /* [world] parameters, states, master */
+    uint64_t every[4];
+};
+
+/* What a rank in the middle has is taken for all: most flat slices hold matrices alone, most ranks of few owners nothing. */
+static struct rank_table resident_table(struct lower *l, uint64_t every, const uint64_t *owned)
+{
+    struct rank_value *v = ARENA_NEW(l->a, struct rank_value, l->n);
+    struct rank_table t = {.every = every + owned[l->n / 2], .only = v};
+
+    for (uint32_t r = 0; r < l->n; r++)
+        if (every + owned[r] != t.every)
+            v[t.n_only++] = (struct rank_value){r, every + owned[r]};
+    return t;
+}
+
+/* A flat slice holds the states of its elements, or (`whole`) of all matrices that it has a part of. */
+static void slice_states(struct lower *l, uint64_t at, uint64_t numel, uint64_t bytes, bool whole,
+                         uint64_t *states, uint64_t *master)
+{
+    uint64_t slice = part_slice(l->plan), end = at + numel;
+
+    while (at < end) {
+        uint64_t r = at / slice, n = num_min(end, (r + 1) * slice) - at;
+
+        for (uint64_t copy = r; copy < l->n; copy += l->shards) {
+            states[copy] += whole ? bytes : layout_share(bytes, n, numel);
+            master[copy] += l->j->master_weights ? dtype_bytes(DTYPE_FP32, n) : 0;
+        }
+        at += n;
+    }
+}
+
+static void resident_buffer(struct lower *l, const char *name, enum mem_part part, enum dtype d,
+                            uint64_t every, const uint64_t *owned, uint32_t *id)
+{
+    struct buffer b = {
+        .name = name, .part = part, .dtype = d, .rule = SIZE_BY_RANK, .persistent = true};
+
+    b.ranks = resident_table(l, every, owned);
+    *id = program_add_buffer(&l->b, &b);
+}
+
+void lower_resident(struct lower *l)
+{
+    const struct plan *plan = l->plan;
+    const struct job *j = l->j;
+    uint64_t params = 0, states = 0, master = 0, flat = 0, numel;
+    uint64_t *own_params = ARENA_NEW(l->a, uint64_t, l->n),
+             *own_states = ARENA_NEW(l->a, uint64_t, l->n);
+    uint64_t *own_master = ARENA_NEW(l->a, uint64_t, l->n), *none = ARENA_NEW(l->a, uint64_t, l->n);
+
+    for (uint32_t i = 0; i < l->m->n_tensors; i++) {
+        const struct tensor *t = &l->m->tensors[i];
+        uint64_t s = layout_state_bytes(j, t), chunk = num_ceil_div(t->rows, l->shards);
+
+        numel = t->numel;
+        switch (plan->place[i].rule) {
+        case PLACE_REPLICATED:
+            break;
+        case PLACE_FLAT:
+            slice_states(l, flat, numel, s, layout_state_is_whole(plan, t), own_states, own_master);
+            flat += numel;
+            continue;
+        case PLACE_CHUNK: /* padded rows */
+            numel = chunk * t->cols;
+            if (!layout_state_is_whole(plan, t))
+                s = num_ceil_div(s * chunk, t->rows);
+            break;
+        case PLACE_OWNER:
+            for (uint32_t r = plan->place[i].owner; r < l->n; r += l->shards) {
+                own_states[r] += s;
+                own_master[r] += j->master_weights ? dtype_bytes(DTYPE_FP32, numel) : 0;
+                own_params[r] += l->move.gather ? dtype_bytes(j->param_dtype, numel) : 0;
+            }
+            continue;
+        }
+        states += s;
+        master += j->master_weights ? dtype_bytes(DTYPE_FP32, numel) : 0;
+        params += l->move.gather ? dtype_bytes(j->param_dtype, numel) : 0;
+    }
+    if (!l->move.gather)
+        params = dtype_bytes(j->param_dtype, l->m->total_params);
+    resident_buffer(l, "params", MEM_PARAMS, j->param_dtype, params, own_params, &l->params);
+    l->weights = l->params;
+    resident_buffer(l, "states", MEM_STATES, j->state_dtype, states, own_states, &l->states);
+    if (j->master_weights)
+        resident_buffer(l, "master", MEM_MASTER, DTYPE_FP32, master, own_master, &l->master);
+    if (l->move.full_grads)
+        resident_buffer(l, "grads", MEM_GRADS, j->grad_dtype,
+                        dtype_bytes(j->grad_dtype, l->m->total_params), none, &l->grads);
+}
+
+/* ---- the buffers of forward and backward ---- */
+
+static uint64_t *by_unit(struct lower *l, uint64_t (*bytes)(struct lower *, uint32_t))
+{
+    uint64_t *v = ARENA_NEW(l->a, uint64_t, l->m->n_units);
+
+    for (uint32_t u = 0; u < l->m->n_units; u++)
+        v[u] = bytes(l, u);
+    return v;
+}
+
+static uint64_t gathered_bytes(struct lower *l, uint32_t u)
+{
+    return part_unit_bytes(l->plan, u, l->j->param_dtype);
+}
+
+static uint64_t unit_grad_bytes(struct lower *l, uint32_t u)
+{
+    return part_unit_bytes(l->plan, u, l->j->grad_dtype);
+}
+
+static uint64_t input_bytes(struct lower *l, uint32_t u)
+{
+    return l->graphs[l->m->units[u].class_id].values[0].bytes;
+}
+
+static uint64_t input_grad_bytes(struct lower *l, uint32_t u)
+{
+    return u ? input_bytes(l, u) : 0;
+}
+
+static uint32_t unit_buffer(struct lower *l, const char *name, enum mem_part part, enum dtype d,
+                            uint64_t (*bytes)(struct lower *, uint32_t))
+{
+    return program_add_buffer(&l->b, &(struct buffer){.name = name,
+                                                      .part = part,
+                                                      .dtype = d,
+                                                      .rule = SIZE_BY_UNIT,
+                                                      .unit_bytes = by_unit(l, bytes)});
+}
+
+/* A padded gather lands in n equal parts of the largest share before it is put in order. */
+static uint64_t padded_bytes(struct lower *l, uint32_t u)
+{
+    const struct segment_table *t = &l->p->segment_tables[l->move.gather_table];
+    uint64_t most = 0;
+
+    for (uint32_t i = t->start[u]; i < t->start[u + 1]; i++) {
+        uint64_t owned = 0;
+
+        for (uint32_t k = t->start[u]; k < t->start[u + 1]; k++)
+            if (t->segments[k].root == t->segments[i].root)
+                owned += t->segments[k].bytes;
+        most = num_max(most, owned);
+    }
+    return most * l->shards;
+}
+
+void step_buffers(struct lower *l)
+{
+    const struct job *j = l->j;
+
+    l->inputs = unit_buffer(l, "act.input", MEM_ACTIVATIONS, j->param_dtype, input_bytes);
+    l->input_grads =
+        unit_buffer(l, "grad.input", MEM_ACTIVATIONS, j->param_dtype, input_grad_bytes);
+    if (l->move.gather)
+        l->weights = unit_buffer(l, "gathered", MEM_GATHERED, j->param_dtype, gathered_bytes);
+    if (l->move.gather_table != PROGRAM_NONE && j->gather == ALGO_PADDED)
+        l->padded = unit_buffer(l, "gather.padded", MEM_BUFFERS, j->param_dtype, padded_bytes);
+    if (!l->move.full_grads) {
+        l->grads = unit_buffer(l, "grads.unit", MEM_GRADS, j->grad_dtype, unit_grad_bytes);
+        if (l->move.grad_bytes)
+            l->grad_shard =
+                program_add_buffer(&l->b, &(struct buffer){.name = "grads.shard",
+                                                           .part = MEM_GRADS,
+                                                           .dtype = j->grad_dtype,
+                                                           .rule = SIZE_BY_UNIT,
+                                                           .unit_bytes = l->move.grad_bytes});
+        if (l->move.grad_table != PROGRAM_NONE)
+            l->grad_owned =
+                program_add_buffer(&l->b, &(struct buffer){.name = "grads.owned",
+                                                           .part = MEM_GRADS,
+                                                           .dtype = j->grad_dtype,
+                                                           .rule = SIZE_SEGMENTS,
+                                                           .table = l->move.grad_table});
+    }
+    l->values = arena_alloc(l->a, l->m->n_classes, sizeof(*l->values));
+    l->value_grads = arena_alloc(l->a, l->m->n_classes, sizeof(*l->value_grads));
+    memset(l->values, 0xff, l->m->n_classes * sizeof(*l->values));
+    memset(l->value_grads, 0xff, l->m->n_classes * sizeof(*l->value_grads));
+}
+
+uint32_t value_buffer(struct lower *l, uint32_t class_id, uint32_t v, bool grad)
+{
+    uint32_t *id = grad ? &l->value_grads[class_id][v] : &l->values[class_id][v];
+    const struct graph_value *x = &l->graphs[class_id].values[v];
+
+    if (*id == PROGRAM_NONE)
+        *id = program_add_buffer(
+            &l->b, &(struct buffer){.name = arena_printf(l->a, "%s.%s.%s", grad ? "grad" : "act",
+                                                         l->m->classes[class_id].name, x->name),
+                                    .part = x->logits ? MEM_LOGITS : MEM_ACTIVATIONS,
+                                    .dtype = l->j->param_dtype,
+                                    .rule = SIZE_CONST,
+                                    .bytes = x->bytes});
+    return *id;
+}
