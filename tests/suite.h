@@ -8,6 +8,8 @@
 #define BALLAST_TESTS_SUITE_H
 
 #include <check.h>
+#include <stdbool.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 /* ck_assert_msg for inner loops: libcheck writes a file at every check that passes. */
@@ -33,6 +35,41 @@ static inline int suite_run(const char *name, const TTest *const *tests, size_t 
     failed = srunner_ntests_failed(sr);
     srunner_free(sr);
     return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}
+
+/* Runs `test` once for each i < n: it finds i in _i. */
+static inline int suite_run_loop(const char *name, const TTest *test, int n)
+{
+    Suite *s = suite_create(name);
+    TCase *tc = tcase_create(name);
+    SRunner *sr;
+    int failed;
+
+    tcase_set_timeout(tc, 60);
+    tcase_add_loop_test(tc, test, 0, n);
+    suite_add_tcase(s, tc);
+    sr = srunner_create(s);
+    srunner_run_all(sr, CK_NORMAL);
+    failed = srunner_ntests_failed(sr);
+    srunner_free(sr);
+    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}
+
+/* The path of a file that is not part of the repository: in $BALLAST_SHARED, else in ../shared. False, and a line that says so, when
+ * it is not there; such a program ends with status 77. */
+static inline bool suite_shared(const char *name, char path[4096])
+{
+    const char *shared = getenv("BALLAST_SHARED");
+    FILE *there;
+
+    snprintf(path, 4096, "%s/%s", shared ? shared : "../shared", name);
+    there = fopen(path, "r");
+    if (!there) {
+        printf("skipped: no %s\n", path);
+        return false;
+    }
+    fclose(there);
+    return true;
 }
 
 #define SUITE_MAIN(name, ...)                                                                      \

@@ -459,6 +459,20 @@ START_TEST(micro_batches_reduced_one_by_one_train_as_ddp_that_does_so)
 }
 END_TEST
 
+/* In the program's order, and in two of those that its waits allow. */
+static void compare_shuffled(struct setting *s)
+{
+    struct outcome ddp;
+    struct arena a;
+
+    arena_init(&a);
+    run(s, "ddp", &a, &ddp);
+    for (s->shuffle = 0; s->shuffle <= 200; s->shuffle += 100)
+        compare_with(s, &ddp);
+    release(&ddp);
+    arena_release(&a);
+}
+
 /* Units that stay gathered to the end of their backward: the same weights, in any order of the streams; every gather is one of
  * forward's. */
 START_TEST(units_that_stay_gathered_change_nothing)
@@ -469,8 +483,6 @@ START_TEST(units_that_stay_gathered_change_nothing)
     for (int l = 0; l < 4; l++)
         for (int k = 0; k < 3; k++) {
             struct setting s = small(which_model[(l + k) % 3], which[l], l < 2 ? 3 : 4);
-            struct outcome ddp;
-            struct arena a;
 
             s.steps = 2;
             s.job.reshard_never = true;
@@ -478,12 +490,7 @@ START_TEST(units_that_stay_gathered_change_nothing)
             s.job.grad_accum = 1 + (uint64_t)k;
             s.every_micro = k > 0;
             s.job.optimizer = l == 3 ? OPTIMIZER_ADAMW : OPTIMIZER_MUON;
-            arena_init(&a);
-            run(&s, "ddp", &a, &ddp);
-            for (s.shuffle = 0; s.shuffle <= 200; s.shuffle += 100)
-                compare_with(&s, &ddp);
-            release(&ddp);
-            arena_release(&a);
+            compare_shuffled(&s);
         }
 }
 END_TEST
@@ -499,8 +506,6 @@ START_TEST(gradients_reduced_in_the_last_micro_batch_train_as_ddp)
     for (int l = 0; l < 6; l++)
         for (int k = 0; k < 3; k++) {
             struct setting s = small(which_model[(l + k) % 3], which[l], l < 2 ? 3 : 4);
-            struct outcome ddp;
-            struct arena a;
 
             s.steps = 2;
             s.job.sync_last = true;
@@ -509,17 +514,11 @@ START_TEST(gradients_reduced_in_the_last_micro_batch_train_as_ddp)
             s.job.grad_dtype = k ? DTYPE_BF16 : DTYPE_FP32;
             s.job.optimizer = l % 2 && k == 2 ? OPTIMIZER_SOAP : OPTIMIZER_MUON;
             s.job.bucket_bytes = 5000;
-            arena_init(&a);
-            run(&s, "ddp", &a, &ddp);
-            for (s.shuffle = 0; s.shuffle <= 200; s.shuffle += 100)
-                compare_with(&s, &ddp);
-            release(&ddp);
-            arena_release(&a);
+            compare_shuffled(&s);
         }
 }
 END_TEST
 
-/* ... and plain ddp, which sums its micro-batches first, has other bits: the reference is needed. */
 /* One copy a rank, several a node of 4, one a node, one over two nodes; ddp's reference sums in the same groups, then over
  * them. zero1 has copies of states alone, and sums over all ranks at once. */
 START_TEST(shard_groups_train_as_ddp_that_sums_in_them)

@@ -1,10 +1,9 @@
 /* All scenarios of reference/maxmin_golden.json (finish times from another simulator), where the file is there:
  * BALLAST_SHARED, or ../shared, is the folder that holds reference/. */
 #include "sim/flows.h"
+#include "tests/suite.h"
 
-#include <check.h>
 #include <math.h>
-#include <stdlib.h>
 
 static struct arena arena;
 static struct flows_file golden;
@@ -31,35 +30,19 @@ END_TEST
 
 int main(void)
 {
-    const char *shared = getenv("BALLAST_SHARED");
     char path[4096];
     struct err e = {0};
-    FILE *there;
-    Suite *s;
-    TCase *c;
-    SRunner *r;
-    int failed;
+    int status;
 
-    snprintf(path, sizeof(path), "%s/reference/maxmin_golden.json", shared ? shared : "../shared");
-    there = fopen(path, "r");
-    if (!there) {
-        printf("skipped: no %s\n", path);
+    if (!suite_shared("reference/maxmin_golden.json", path))
         return 77;
-    }
-    fclose(there);
     arena_init(&arena);
     if (flows_read_json(path, &arena, &golden, &e)) {
         fprintf(stderr, "%s\n", e.msg);
         return EXIT_FAILURE;
     }
-    s = suite_create("sim/flows: golden");
-    c = tcase_create("golden");
-    tcase_add_loop_test(c, every_finish_agrees_with_the_reference, 0, (int)golden.n_scenarios);
-    suite_add_tcase(s, c);
-    r = srunner_create(s);
-    srunner_run_all(r, CK_NORMAL);
-    failed = srunner_ntests_failed(r);
-    srunner_free(r);
+    status = suite_run_loop("sim/flows: golden", every_finish_agrees_with_the_reference,
+                            (int)golden.n_scenarios);
     arena_release(&arena);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return status;
 }

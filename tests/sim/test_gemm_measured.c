@@ -102,37 +102,19 @@ END_TEST
 
 int main(void)
 {
-    const char *shared = getenv("BALLAST_SHARED");
     char path[4096];
-    FILE *there;
-    SRunner *r;
-    TCase *c;
-    Suite *s;
-    int failed;
+    int status;
 
-    snprintf(path, sizeof(path), "%s/reference/gemm_measurements.json",
-             shared ? shared : "../shared");
-    there = fopen(path, "r");
-    if (!there) {
-        printf("skipped: no %s\n", path);
+    if (!suite_shared("reference/gemm_measurements.json", path))
         return 77;
-    }
-    fclose(there);
     arena_init(&arena);
     if (json_load(&file, path, &err)) {
         fprintf(stderr, "%s\n", err.msg);
         return EXIT_FAILURE;
     }
-    s = suite_create("sim/gemm: measured");
-    c = tcase_create("gemm");
-    tcase_add_loop_test(c, grids_correct_what_they_were_not_made_of, 0,
-                        sizeof(devices) / sizeof(devices[0]));
-    suite_add_tcase(s, c);
-    r = srunner_create(s);
-    srunner_run_all(r, CK_NORMAL);
-    failed = srunner_ntests_failed(r);
-    srunner_free(r);
+    status = suite_run_loop("sim/gemm: measured", grids_correct_what_they_were_not_made_of,
+                            sizeof(devices) / sizeof(devices[0]));
     json_release(&file);
     arena_release(&arena);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return status;
 }
