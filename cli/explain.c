@@ -230,6 +230,17 @@ static void try_compiled(struct search *s)
     try_it(s, &p, false, "--framework fsdp2-compiled", "compiled layers");
 }
 
+static void try_sync(struct search *s)
+{
+    struct plan p = again(s);
+
+    if (p.job.grad_accum == 1 || p.world == 1 ||
+        !layout_may_sync_last(layout_find(s->out->base->plan->layout)))
+        return;
+    p.job.sync_last = !p.job.sync_last;
+    try_it(s, &p, false, p.job.sync_last ? "--grad-sync last" : "--grad-sync every", NULL);
+}
+
 static void try_fused(struct search *s)
 {
     struct plan p = again(s);
@@ -360,6 +371,7 @@ void explain_find(const struct evaluation *base, struct arena *a, struct explana
     try_dtypes(&s);
     try_compiled(&s);
     try_fused(&s);
+    try_sync(&s);
     try_refresh(&s);
     try_symmetric(&s);
     try_nics(&s);

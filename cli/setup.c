@@ -170,7 +170,8 @@ const struct opt setup_options[] = {
      .dflt_note = "64MiB, or 1MiB a rank if more",
      .min = 4096,
      .max = UINT64_C(1) << 50,
-     .help = "gradient bucket of ddp and zero1, largest reduction of zero2"},
+     .help = "gradient bucket of ddp and zero1, largest reduction of zero2; their refresh goes in "
+             "such pieces"},
     {.name = "planner",
      .type = OPT_CHOICE,
      .choices = planners,
@@ -605,7 +606,7 @@ int setup_check_used(struct setup *s, const char *const *layouts, size_t n, stru
 {
     const char *adamw = s->job.optimizer == OPTIMIZER_ADAMW ? " of matrices under adamw" : "";
     bool owner = false, bucket = false, cut = false, whole = false, refresh = false, local = false,
-         shards = false;
+         syncs = false;
     struct arena a;
 
     arena_init(&a);
@@ -626,7 +627,7 @@ int setup_check_used(struct setup *s, const char *const *layouts, size_t n, stru
         owner |= st == STRATEGY_OWNER && s->job.optimizer != OPTIMIZER_ADAMW;
         whole |= st != STRATEGY_STOCK;
         local |= st == STRATEGY_OWNER || st == STRATEGY_REPLICATED;
-        shards |= l->shard_grads;
+        syncs |= layout_may_sync_last(l);
         refresh |= layout_refreshes(l);
         bucket |= layout_has_buckets(l, st);
         cut |= l->shard_params;
@@ -642,6 +643,8 @@ int setup_check_used(struct setup *s, const char *const *layouts, size_t n, stru
     if (opts_get(s->opts, "objective")->set == OPT_FROM_CLI && !owner)
         return err_set(e, ERR_INVALID, "--objective has no effect: no layout here has owners%s",
                        adamw);
+    if (opts_get(s->opts, "attention")->set == OPT_FROM_CLI && !model_has_attention(&s->model))
+        return err_set(e, ERR_INVALID, "--attention has no effect: '%s' has none", s->model.name);
     if (opts_get(s->opts, "loss")->set == OPT_FROM_CLI && !model_has_head(&s->model))
         return err_set(e, ERR_INVALID, "--loss has no effect: '%s' has no head", s->model.name);
     if (opts_get(s->opts, "bucket")->set == OPT_FROM_CLI && !bucket)
@@ -667,8 +670,10 @@ int setup_check_used(struct setup *s, const char *const *layouts, size_t n, stru
             e, ERR_INVALID,
             "--ns-batch has no effect: only muon on whole matrices, under ddp or owners, "
             "batches them");
-    if (opts_get(s->opts, "grad-sync")->set == OPT_FROM_CLI && !shards)
-        return err_set(e, ERR_INVALID, "--grad-sync has no effect: no layout here cuts gradients");
+    if (opts_get(s->opts, "grad-sync")->set == OPT_FROM_CLI && !syncs)
+        return err_set(
+            e, ERR_INVALID,
+            "--grad-sync has no effect: only zero3, hsdp and mics can leave out reductions");
     if (opts_get(s->opts, "overlap-refresh")->set == OPT_FROM_CLI && !refresh)
         return err_set(e, ERR_INVALID,
                        "--overlap-refresh has no effect: only zero1 and zero2 refresh parameters");

@@ -73,6 +73,17 @@ static bool as_bundled(const struct cluster *c)
     return same;
 }
 
+/* Whether asked for or not. */
+static bool as_the_framework_has_it(const struct job *j)
+{
+    struct job free = *j;
+
+    free.attention = ATTENTION_AUTO;
+    free.loss = LOSS_AUTO;
+    return job_unfused_attention(j) == job_unfused_attention(&free) &&
+           job_eager_loss(j) == job_eager_loss(&free) && j->loss != LOSS_FUSED;
+}
+
 /* Jobs of the kind that was measured: a bundled machine as it is, models and sequences of the size of the rows, 16-bit parameters. */
 static bool usual(const struct plan *plan, bool muon)
 {
@@ -80,8 +91,8 @@ static bool usual(const struct plan *plan, bool muon)
 
     return plan->model.total_params >= (muon ? 1e9 : 1e8) && j->seq_len >= 1024 &&
            j->seq_len <= 16384 && j->param_dtype != DTYPE_FP32 && j->ns_steps <= 5 &&
-           j->attention == ATTENTION_AUTO && j->loss == LOSS_AUTO && !j->ns_symmetric &&
-           !j->cuda_graphs && !j->fp8 && !j->overlap_refresh && !j->sync_last && !j->reshard_never;
+           as_the_framework_has_it(j) && !j->ns_symmetric && !j->cuda_graphs && !j->fp8 &&
+           !j->overlap_refresh && !(j->sync_last && j->grad_accum > 1) && !j->reshard_never;
 }
 
 double step_band(const struct plan *plan, const char **basis)

@@ -245,6 +245,11 @@ bool layout_refreshes(const struct layout *l)
     return l->shard_states && !l->shard_params;
 }
 
+bool layout_may_sync_last(const struct layout *l)
+{
+    return l->shard_grads && l->shard_params;
+}
+
 int layout_groups(const struct layout *l, const struct job *j, uint32_t gpus_per_node,
                   uint32_t *group, struct err *e)
 {
@@ -274,18 +279,6 @@ int layout_groups(const struct layout *l, const struct job *j, uint32_t gpus_per
     return 0;
 }
 
-/* no_sync where the layout has it. */
-static int check_sync(const struct layout *l, const struct job *j, struct err *e)
-{
-    if (j->sync_last && l->shard_grads && !l->shard_params)
-        return err_set(
-            e, ERR_UNSUPPORTED,
-            "layout '%s' has no grad_sync last: gradients that stay whole until the last "
-            "micro-batch are zero1's",
-            l->name);
-    return 0;
-}
-
 /* Options that this layout, optimizer or model has no use for: neutral. A job may be for several layouts. */
 static void drop_unused(struct plan *plan, const struct layout *l)
 {
@@ -294,13 +287,15 @@ static void drop_unused(struct plan *plan, const struct layout *l)
     struct job *j = &plan->job;
 
     j->overlap_refresh &= layout_refreshes(l);
-    j->sync_last &= l->shard_grads;
+    j->sync_last &= layout_may_sync_last(l);
     j->reshard_never &= l->shard_params;
     j->ns_symmetric &= muon && plan->strategy != STRATEGY_STOCK;
     if (!muon || !local)
         j->ns_batch = 0;
     if (!model_has_head(&plan->model))
         j->loss = LOSS_AUTO;
+    if (!model_has_attention(&plan->model))
+        j->attention = ATTENTION_AUTO;
 }
 
 int layout_place(struct plan *plan, struct arena *a, struct err *e)
@@ -317,8 +312,7 @@ int layout_place(struct plan *plan, struct arena *a, struct err *e)
     plan->layout = l->name;
     plan->world = plan->job.gpus;
     drop_unused(plan, l);
-    if (check_sync(l, &plan->job, e) ||
-        layout_groups(l, &plan->job, plan->cluster.gpus_per_node, &plan->job.shard_group, e))
+    if (layout_groups(l, &plan->job, plan->cluster.gpus_per_node, &plan->job.shard_group, e))
         return -1;
     all.in_node = (uint32_t)num_min(plan_shards(plan), plan->cluster.gpus_per_node);
     all.nodes = (uint32_t)num_ceil_div(plan_shards(plan), plan->cluster.gpus_per_node);

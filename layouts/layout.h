@@ -49,6 +49,8 @@ bool layout_has_groups(const struct layout *l, enum optimizer o);
 bool layout_has_buckets(const struct layout *l, enum strategy s);
 /* Does a step end with a refresh of parameters that are whole on every rank? */
 bool layout_refreshes(const struct layout *l);
+/* Can gradients stay whole until the last micro-batch, where the layout cuts them? Not zero2's: then it were zero1. */
+bool layout_may_sync_last(const struct layout *l);
 /* The shard group that job.shard_group (0: as the layout has it) means for job.gpus ranks; 0: all. Errors: a group that does
  * not share out the ranks, or of a layout that has none. */
 int layout_groups(const struct layout *l, const struct job *j, uint32_t gpus_per_node,

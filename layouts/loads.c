@@ -265,6 +265,7 @@ static int check_used(const struct plan *plan, const struct plan *want, struct e
                        : j->ns_symmetric != w->ns_symmetric     ? "ns_kernels symmetric"
                        : j->ns_batch != w->ns_batch             ? "ns_batch"
                        : j->loss != w->loss                     ? "loss"
+                       : j->attention != w->attention           ? "attention"
                                                                 : NULL;
 
     if (what)

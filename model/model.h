@@ -207,6 +207,14 @@ struct model {
     bool names_only; /* read from names alone: no shapes, and total_params may be 0 (unknown) */
     const char *incomplete; /* what is missing to plan or simulate it, or NULL */
 };
+static inline bool model_has_attention(const struct model *m)
+{
+    for (uint32_t c = 0; c < m->n_classes; c++)
+        if (m->classes[c].kind == UNIT_LAYER &&
+            (m->classes[c].mixer == MIXER_ATTENTION || m->classes[c].mixer == MIXER_MLA))
+            return true;
+    return false;
+}
 /* Does it end with a product with the vocabulary, and a loss? */
 static inline bool model_has_head(const struct model *m)
 {

@@ -1,6 +1,7 @@
 #include "sim/collective.h"
 
 #include "core/num.h"
+#include "model/plan.h"
 #include "model/direct.h"
 #include "model/tree.h"
 #include "sim/links.h"
@@ -356,14 +357,14 @@ static double channels_on(const struct coll_activity *x, const struct group_shap
 
 uint32_t coll_broadcasts(const struct coll_cache *k, const struct op *o, const struct instance *i)
 {
-    const struct segment_table *t;
-    uint32_t row;
+    const struct unit *u = &k->p->model->units[i->unit];
+    uint32_t n = 0;
 
     if (!k->broadcasts || o->phase != PHASE_REFRESH || o->coll.kind != COLL_SEGMENT_GATHER)
         return 1;
-    t = &k->p->segment_tables[o->coll.table];
-    row = t->n_units > 1 ? i->unit : 0;
-    return t->start[row + 1] - t->start[row];
+    for (uint32_t t = 0; t < u->n; t++)
+        n += k->p->place[u->first + t].rule == PLACE_OWNER;
+    return (uint32_t)num_max(n, 1);
 }
 
 static struct coll_activity *make(const struct coll_cache *k, const struct op *o,

@@ -45,7 +45,7 @@ void coll_cache_release(struct coll_cache *k);
 const struct coll_activity *coll_get(struct coll_cache *k, const struct op *o,
                                      const struct instance *i, enum coll_algo algo);
 
-/* Broadcasts that stand for an instance; 1 where it is one call. */
+/* Broadcasts that stand for an instance: one for each tensor of its unit that has an owner; 1 where it is one call. */
 uint32_t coll_broadcasts(const struct coll_cache *k, const struct op *o, const struct instance *i);
 
 /* How many there are of a resource, at least 1, and units per ps of each: SM-shares, bytes. A NIC is no faster than its own
