@@ -8,6 +8,7 @@
 
 #include <math.h>
 #include <string.h>
+#include <strings.h>
 
 static const char *const gathers[] = {"auto",         "p2p",    "ring", "tree",
                                       "hierarchical", "padded", NULL};
@@ -238,6 +239,18 @@ static int read_contenders(const struct opts *o, struct asked *q, struct arena *
     return 0;
 }
 
+/* Was the table measured on the cluster that is asked for, by its name? */
+static bool measured_here(const struct asked *q, const struct coll_table *t)
+{
+    return !strcasecmp(t->cluster_name, q->cluster.name);
+}
+
+/* Of several tables the cluster's own before another's, then those of as many processes as asked for. */
+static int suits(const struct asked *q, const struct coll_table *t)
+{
+    return 2 * measured_here(q, t) + (t->call.nccl.one_process == q->calls[0].nccl.one_process);
+}
+
 static int read_measured(const char *path, const struct opts *o, struct asked *q, struct arena *a,
                          struct err *e)
 {
@@ -254,8 +267,9 @@ static int read_measured(const char *path, const struct opts *o, struct asked *q
     json_release(&j);
     if (status)
         return -1;
-    for (size_t i = 0; i < n && !q->measured; i++)
-        if (list[i].call.kind == q->calls[0].kind && list[i].call.n_ranks == q->calls[0].n_ranks)
+    for (size_t i = 0; i < n; i++)
+        if (list[i].call.kind == q->calls[0].kind && list[i].call.n_ranks == q->calls[0].n_ranks &&
+            (!q->measured || suits(q, &list[i]) > suits(q, q->measured)))
             q->measured = &list[i];
     if (!q->measured)
         return err_set(e, ERR_INVALID, "'%s': has no table of %s over %u ranks", path, q->name,
@@ -443,12 +457,21 @@ static void print(const struct asked *q, const struct table *t, enum table_forma
         json_add_u64(doc, "nodes", q->cluster.n_nodes);
         json_add_u64(doc, "ranks", q->calls[0].n_ranks);
         json_add_str(doc, "error_basis", basis);
+        if (q->measured)
+            json_add_str(doc, "measured", q->measured->id);
         json_add_tree(doc, "rows", table_to_json(t));
         json_print(doc, true, out);
         strbuf_putc(out, '\n');
         json_free(doc);
         return;
     }
+    if (f != TABLE_AS_CSV && q->measured)
+        strbuf_printf(out, "measured: %s%s%s%s\n", q->measured->id,
+                      measured_here(q, q->measured) ? "" : ", which is of ",
+                      measured_here(q, q->measured)  ? ""
+                      : q->measured->cluster_name[0] ? q->measured->cluster_name
+                                                     : q->measured->system,
+                      measured_here(q, q->measured) ? "" : ", not of this cluster");
     if (f != TABLE_AS_CSV)
         strbuf_printf(out, "%s over %u ranks, %u x %s, %s%s%s; band: %s\n\n", q->name,
                       q->calls[0].n_ranks, q->cluster.n_nodes, q->cluster.name,

@@ -74,6 +74,8 @@ static int set_gpus(struct line *l, const char *key, const char *value)
     given(l, "node.gpus", key, value);
     if (n > c->gpus_per_node) {
         c->pcie_switches = 0;
+        memset(c->coll.band, 0, sizeof(c->coll.band)); /* no table is of so many */
+        memset(c->coll.net_band, 0, sizeof(c->coll.net_band));
         for (uint32_t g = 0; g < n; g++)
             c->nic_of_gpu[g] = (uint8_t)(c->nics_per_node ? g * c->nics_per_node / n : 0);
     }

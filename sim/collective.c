@@ -254,19 +254,26 @@ static double groups_at_once(const struct coll_cache *k, const struct group *g)
     return (double)most / mine;
 }
 
-/* NICs by which a ring of the group leaves a node. */
+/* NICs by which a ring of the group leaves a node: the node with the fewest decides, as every channel passes every node. */
 static uint32_t ring_nics(const struct coll_cache *k, const struct group *g)
 {
-    uint32_t gpn = k->p->gpus_per_node, node = group_member(g, 0, 0) / gpn, n = 0;
+    uint32_t gpn = k->p->gpus_per_node, least = UINT32_MAX, node = UINT32_MAX, n = 0;
     bool used[CLUSTER_MAX_NICS_PER_NODE] = {false};
 
-    for (uint32_t i = 0; i < g->n_members && group_member(g, 0, i) / gpn == node; i++) {
-        bool *at = &used[k->c->nic_of_gpu[group_member(g, 0, i) % gpn]];
+    for (uint32_t i = 0; i < g->n_members; i++) {
+        uint32_t rank = group_member(g, 0, i);
+        bool *at = &used[k->c->nic_of_gpu[rank % gpn]];
 
+        if (rank / gpn != node) {
+            least = i ? (uint32_t)num_min(least, n) : least;
+            memset(used, 0, sizeof(used));
+            node = rank / gpn;
+            n = 0;
+        }
         n += !*at;
         *at = true;
     }
-    return n;
+    return (uint32_t)num_min(least, n);
 }
 
 /* Ranks of other nodes that one sends to itself, or receives from: of a reduction each to the owners. */
@@ -342,26 +349,30 @@ static double most_inter(const struct traffic *t)
     return (double)most;
 }
 
-/* Channels that put `bytes` on a link of kind r: all of a GPU's on its NVLink; beyond, those of a ring are spread over what leaves the
- * node, those of direct sends over what leaves the GPU. Groups that meet there, and owners, add up. */
-static double channels_on(const struct coll_activity *x, const struct group_shape *s,
-                          enum sim_resource r, double bytes)
+/* What a collective's share of a link goes by: its channels. Between nodes those on its busiest NIC, times the NICs of a node, so that a
+ * ring over all of them counts for all its channels: 16 beside the 24 of a ring in a node, on the NVLinks where they meet,
+ * and as many as a ring of one GPU a node on that one's NIC. Of direct sends all that leave by a NIC. */
+static double share(const struct coll_cache *k, const struct coll_activity *x,
+                    const struct nccl_call *call, const struct amounts *a)
 {
-    double whole = most_inter(&x->traffic) * (x->nccl.algo == NCCL_P2P ? 1 : s->per_node);
+    double most = most_inter(&x->traffic);
 
-    if (r <= RESOURCE_NVLINK_RX)
+    if (call->nodes < 2 || !(most > 0))
         return x->nccl.channels;
-    BUG_ON(!(whole > 0)); /* bytes that leave a node are some rank's */
-    return x->nccl.channels * bytes / whole;
+    if (x->nccl.algo == NCCL_P2P)
+        return x->nccl.channels * k->c->nics_per_node *
+               fmax(a[RESOURCE_NIC_TX].most, a[RESOURCE_NIC_RX].most) / most;
+    return x->nccl.channels * k->c->nics_per_node / fmax(call->nics, 1);
 }
 
 uint32_t coll_broadcasts(const struct coll_cache *k, const struct op *o, const struct instance *i)
 {
-    const struct unit *u = &k->p->model->units[i->unit];
+    const struct unit *u;
     uint32_t n = 0;
 
     if (!k->broadcasts || o->phase != PHASE_REFRESH || o->coll.kind != COLL_SEGMENT_GATHER)
         return 1;
+    u = &k->p->model->units[i->unit];
     for (uint32_t t = 0; t < u->n; t++)
         n += k->p->place[u->first + t].rule == PLACE_OWNER;
     return (uint32_t)num_max(n, 1);
@@ -376,7 +387,7 @@ static struct coll_activity *make(const struct coll_cache *k, const struct op *o
     struct fluid_use *uses = ARENA_NEW(arena, struct fluid_use, RESOURCE_N);
     struct amounts a[RESOURCE_N];
     uint64_t bytes = op_coll_bytes(k->p, o, i);
-    double busy_s, work = 0, channels = 0, calls = o->coll.repeat ? o->coll.repeat : 1;
+    double busy_s, work = 0, channels, calls = o->coll.repeat ? o->coll.repeat : 1;
     struct nccl_call call;
 
     memset(a, 0, sizeof(a));
@@ -395,15 +406,11 @@ static struct coll_activity *make(const struct coll_cache *k, const struct op *o
     x->possible = nccl_choose(k->c, &call, k->nccl.algos, k->nccl.protocols, &x->nccl);
     if (!x->possible)
         return x;
+    channels = share(k, x, &call, a);
     for (int r = RESOURCE_NVLINK_TX; r < RESOURCE_N; r++) {
-        double unscaled = a[r].most;
-
         scale(&a[r], r <= RESOURCE_NVLINK_RX ? x->nccl.nvlink_scale : x->nccl.nic_scale);
         busy_s = busiest_s(k, a, (enum sim_resource)r, (enum sim_resource)r);
-        if (busy_s <= work)
-            continue;
-        work = busy_s;
-        channels = channels_on(x, &s, (enum sim_resource)r, unscaled);
+        work = fmax(work, busy_s);
     }
     x->activity.latency_ps = sim_ps(calls * x->nccl.latency_s);
     x->alone_ps = sim_ps(fmax(calls * x->nccl.transfer_s, work) + calls * x->nccl.latency_s);

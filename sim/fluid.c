@@ -252,7 +252,7 @@ static int schedule(struct fluid *f, uint32_t id, struct err *e)
 {
     struct activity *a = &f->activities[id];
 
-    if (a->latency_ps > INT64_MAX - a->ready_ps)
+    if (a->latency_ps >= INT64_MAX - a->ready_ps) /* INT64_MAX: sim_ps() of what is beyond */
         return err_set(e, ERR_OVERFLOW, "activity %u: starts beyond 2^63 ps", id);
     queue_push(&f->starts, a->ready_ps + a->latency_ps, 0, id);
     return 0;
