@@ -217,6 +217,31 @@ static double uplink(const struct topology *t)
     return least;
 }
 
+/* The slowest link of a GPU itself. */
+static double own_link(const struct topology *t)
+{
+    double least = 0;
+
+    for (uint32_t i = 0; i < t->n_gpus; i++) {
+        double x = t->gpus[i].pci < 0 || t->form == TOPOLOGY_SMI
+                       ? 0
+                       : topology_link_Bps(&t->pcis[t->gpus[i].pci]);
+
+        if (x > 0 && (!(least > 0) || x < least))
+            least = x;
+    }
+    return least;
+}
+
+/* Does every GPU use a NIC on its own switch? Then nothing passes a switch's uplink. */
+static bool beside_nics(const struct topology *t, const struct switches *s, const struct cluster *c)
+{
+    for (uint32_t g = 0; g < t->n_gpus; g++)
+        if (!c->nics_per_node || c->switch_of_nic[c->nic_of_gpu[g]] != s->of_gpu[g])
+            return false;
+    return true;
+}
+
 /* ---- NICs ---- */
 
 struct nics {
@@ -442,6 +467,7 @@ int topology_to_cluster(const struct topology *t, const struct cluster *base, st
     struct cluster own;
     const char *source;
     double up;
+    bool beside;
 
     if (t->n_hosts > 1)
         return err_set(
@@ -488,7 +514,8 @@ int topology_to_cluster(const struct topology *t, const struct cluster *base, st
     number_switches(t, a, s);
     if (set_nvlink(t, source, a, c, e) || set_nics(t, s, base ? base : &own, base, source, a, c, e))
         return -1;
-    up = uplink(t);
+    beside = beside_nics(t, s, c) && own_link(t) > 0;
+    up = beside ? own_link(t) : uplink(t);
     if (up > 0)
         c->pcie_Bps = up;
     c->pcie_switches = 0;
@@ -502,7 +529,11 @@ int topology_to_cluster(const struct topology *t, const struct cluster *base, st
     }
     if (up > 0)
         cluster_set_source(c, a, "node.pcie.uplink",
-                           arena_printf(a, "%s: slowest uplink of a GPU", source));
+                           arena_printf(a,
+                                        beside
+                                            ? "%s: slowest link of a GPU, with a NIC on its switch"
+                                            : "%s: slowest uplink of a GPU",
+                                        source));
     cluster_set_source(c, a, "node.pcie.switches", source);
     return cluster_recheck(c, t->file, a, e);
 }

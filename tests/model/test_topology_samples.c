@@ -66,6 +66,8 @@ START_TEST(published_files_are_read_as_what_they_are)
         MUST(!topology_to_cluster(&t, samples[i].base ? &base : NULL, &a, &c, &e), "%s", e.msg);
         ck_assert_uint_eq(c.nics_per_node, samples[i].cluster_nics);
         ck_assert_double_eq_tol(c.nic_Bps * 8 / 1e9, samples[i].nic_Gbps, 1e-9);
+        /* GPU and NIC meet below the slow bridge: 32 GT/s x16 all the way, 63 GB/s */
+        ck_assert(samples[i].warnings != 8 || c.pcie_Bps > 62e9);
         if (samples[i].as_base) {
             ck_assert_uint_eq(c.pcie_switches, base.pcie_switches);
             ck_assert(c.nvlink_Bps == base.nvlink_Bps && c.nvswitch == base.nvswitch);
