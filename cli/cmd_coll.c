@@ -321,6 +321,12 @@ static int read_question(const struct opts *o, struct arena *a, struct asked *q,
                        "--measured has sizes of its own: no --min, --max or --factor");
     if (!segments && (opts_get(o, "gather")->set || opts_get(o, "owners")->set))
         return err_set(e, ERR_USAGE, "--gather and --owners go with owner_gather and owner_reduce");
+    if (segments && opts_get(o, "algo")->set)
+        return err_set(e, ERR_USAGE, "--algo is NCCL's choice; who hands on what of %s is --gather",
+                       q->name);
+    if (c->n_ranks < 2)
+        return err_set(e, ERR_INVALID, "%s over 1 rank, expected at least 2 (--nodes, --ranks)",
+                       q->name);
     c->algo = segments ? gather_algos[opts_get(o, "gather")->u64] : ALGO_RING;
     c->n_owners = (uint32_t)opts_get(o, "owners")->u64;
     c->piece_bytes = opts_get(o, "piece")->u64;
