@@ -76,12 +76,12 @@ static bool as_bundled(const struct cluster *c)
 /* Whether asked for or not. */
 static bool as_the_framework_has_it(const struct job *j)
 {
-    struct job free = *j;
+    struct job unasked = *j;
 
-    free.attention = ATTENTION_AUTO;
-    free.loss = LOSS_AUTO;
-    return job_unfused_attention(j) == job_unfused_attention(&free) &&
-           job_eager_loss(j) == job_eager_loss(&free) && j->loss != LOSS_FUSED;
+    unasked.attention = ATTENTION_AUTO;
+    unasked.loss = LOSS_AUTO;
+    return job_unfused_attention(j) == job_unfused_attention(&unasked) &&
+           job_eager_loss(j) == job_eager_loss(&unasked) && j->loss != LOSS_FUSED;
 }
 
 /* Jobs of the kind that was measured: a bundled machine as it is, models and sequences of the size of the rows, 16-bit parameters. */

@@ -19,16 +19,14 @@
             ck_abort_msg(__VA_ARGS__);                                                             \
     } while (0)
 
-static inline int suite_run(const char *name, const TTest *const *tests, size_t n)
+/* Runs the one case of a suite; frees it. */
+static inline int suite_run_case(const char *name, TCase *tc)
 {
     Suite *s = suite_create(name);
-    TCase *tc = tcase_create(name);
     SRunner *sr;
     int failed;
 
     tcase_set_timeout(tc, 60);
-    for (size_t i = 0; i < n; i++)
-        tcase_add_test(tc, tests[i]);
     suite_add_tcase(s, tc);
     sr = srunner_create(s);
     srunner_run_all(sr, CK_NORMAL);
@@ -37,22 +35,22 @@ static inline int suite_run(const char *name, const TTest *const *tests, size_t 
     return failed ? EXIT_FAILURE : EXIT_SUCCESS;
 }
 
+static inline int suite_run(const char *name, const TTest *const *tests, size_t n)
+{
+    TCase *tc = tcase_create(name);
+
+    for (size_t i = 0; i < n; i++)
+        tcase_add_test(tc, tests[i]);
+    return suite_run_case(name, tc);
+}
+
 /* Runs `test` once for each i < n: it finds i in _i. */
 static inline int suite_run_loop(const char *name, const TTest *test, int n)
 {
-    Suite *s = suite_create(name);
     TCase *tc = tcase_create(name);
-    SRunner *sr;
-    int failed;
 
-    tcase_set_timeout(tc, 60);
     tcase_add_loop_test(tc, test, 0, n);
-    suite_add_tcase(s, tc);
-    sr = srunner_create(s);
-    srunner_run_all(sr, CK_NORMAL);
-    failed = srunner_ntests_failed(sr);
-    srunner_free(sr);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return suite_run_case(name, tc);
 }
 
 /* The path of a file that is not part of the repository: in $BALLAST_SHARED, else in ../shared. False, and a line that says so, when
