@@ -33,19 +33,6 @@ static int phase_row(enum phase p)
     return p == PHASE_FORWARD ? ROW_FORWARD : p == PHASE_BACKWARD ? ROW_BACKWARD : ROW_OPTIMIZER;
 }
 
-static enum time_category category_of(const struct op *o)
-{
-    if (o->kind == OP_COLLECTIVE)
-        return o->phase == PHASE_REFRESH                                      ? TIME_REFRESH
-               : o->stream == STREAM_REDUCE || o->stream == STREAM_ALL_REDUCE ? TIME_REDUCE
-                                                                              : TIME_GATHER;
-    if (o->phase == PHASE_OPTIMIZER)
-        return TIME_OPTIMIZER;
-    return kernel_bound(o->call.kernel) == 'G'   ? TIME_GEMM
-           : kernel_bound(o->call.kernel) == 'A' ? TIME_ATTENTION
-                                                 : TIME_ELEMENTWISE;
-}
-
 /* ---- classes ---- */
 
 const char *measured_class_name(int c)
@@ -189,7 +176,7 @@ static void tell(const struct measured *m, const struct exec_run *r, const doubl
         double s = r->times[i].end_s - r->times[i].start_s;
         int c = measured_class_of(m->p, o);
 
-        x->rows[category_of(o)] += s;
+        x->rows[sim_category(o)] += s;
         x->rows[phase_row(o->phase)] += s;
         x->classes[c] += own_s[i];
         x->n[c]++;

@@ -281,8 +281,8 @@ static int step_both(struct training *x, struct training *y, uint32_t s, uint64_
 static bool reduces_every_micro(const struct program *p)
 {
     for (uint32_t i = 0; i < p->n_ops && p->n_micro > 1; i++)
-        if (p->ops[i].kind == OP_COLLECTIVE && p->ops[i].stream == STREAM_REDUCE &&
-            p->ops[i].guard.micro == WHEN_ALWAYS)
+        if (p->ops[i].kind == OP_COLLECTIVE && p->ops[i].phase == PHASE_BACKWARD &&
+            p->ops[i].stream == STREAM_REDUCE && p->ops[i].guard.micro == WHEN_ALWAYS)
             return true;
     return false;
 }

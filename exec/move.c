@@ -441,6 +441,31 @@ static void gather_matrix(struct exec_run *r, const struct op *o, const struct i
     run_call(r, o, &c);
 }
 
+/* A batch: this rank's rows of its k-th matrix to place k, which has them all then; or the rows of what it made of them back. Places
+ * beyond the batch get and give nothing that counts. */
+static void exchange_batch(struct exec_run *r, const struct op *o, const struct instance *i)
+{
+    const struct work_item *x = &r->p->work_tables[r->p->loops[o->loop].work].items[i->item];
+    bool back = o->operands[1].buffer == r->p->known.held;
+    char *matrix = run_find(r, o->operands[back ? 0 : 1].buffer, 0, 0)->data, *parts;
+    uint32_t n = run_group(r, o)->n;
+    struct coll_call c = {.kind = COLL_ALL_TO_ALL,
+                          .dtype = o->coll.wire,
+                          .chunk_bytes = dtype_bytes(o->coll.wire, r->held.t[x->tensor].room)};
+
+    c.data = parts = back ? matrix : run_scratch(r, SCRATCH_PACK, n * c.chunk_bytes);
+    for (uint32_t k = 0; k < n && !back; k++)
+        if (k < x->n_batch)
+            run_copy(r, parts + k * c.chunk_bytes, run_rows(r, x->batch[k]), c.chunk_bytes);
+        else
+            run_zero(r, parts + k * c.chunk_bytes, c.chunk_bytes);
+    run_call(r, o, &c);
+    if (!back)
+        run_copy(r, matrix, parts, n * c.chunk_bytes);
+    for (uint32_t k = 0; k < x->n_batch && back; k++)
+        run_copy(r, run_rows(r, x->batch[k]), parts + k * c.chunk_bytes, c.chunk_bytes);
+}
+
 /* All held matrices, cut by rows: every rank's rows of all of them in one part. */
 static void gather_held(struct exec_run *r, const struct op *o)
 {
@@ -556,6 +581,9 @@ int run_collective(struct exec_run *r, const struct op *o, const struct instance
         return 0;
     case COLL_ALL_GATHER:
         gather_any(r, o, i);
+        return 0;
+    case COLL_ALL_TO_ALL:
+        exchange_batch(r, o, i);
         return 0;
     default:
         return err_set(r->e, ERR_UNSUPPORTED, "exec runs no %s", coll_kind_name(o->coll.kind));

@@ -131,10 +131,12 @@ struct run_view run_gradient(struct exec_run *r, uint32_t tensor);
 /* Do t's gradients travel as segments (to an owner, to flat slices), not as even chunks? */
 bool run_is_segment(const struct exec_run *r, uint32_t tensor);
 
-/* The tensor of an op in a loop over items; its whole matrix, on the way to the products, and the dtype of that. */
+/* The tensor of an op in a loop over items, of a batch the one that is this rank's (MODEL_NONE: none is); its whole matrix, on
+ * the way to the products, and the dtype of that; this rank's rows of a matrix where only those are held (held_parts). */
 uint32_t run_item(const struct exec_run *r, const struct op *o, const struct instance *i);
 char *run_matrix(struct exec_run *r, const struct op *o, const struct instance *i);
 enum dtype run_travel(const struct exec_run *r);
+char *run_rows(struct exec_run *r, uint32_t tensor);
 
 /* The loss of a model without a head, at the end of forward. */
 void run_output(struct exec_run *r, const struct instance *i);

@@ -18,7 +18,11 @@ static struct kernel_on where(struct exec_run *r)
 
 uint32_t run_item(const struct exec_run *r, const struct op *o, const struct instance *i)
 {
-    return r->p->work_tables[r->p->loops[o->loop].work].items[i->item].tensor;
+    const struct work_item *x = &r->p->work_tables[r->p->loops[o->loop].work].items[i->item];
+
+    if (!x->n_batch)
+        return x->tensor;
+    return r->place < x->n_batch ? x->batch[r->place] : MODEL_NONE;
 }
 
 enum dtype run_travel(const struct exec_run *r)
@@ -28,7 +32,16 @@ enum dtype run_travel(const struct exec_run *r)
     return j->optimizer == OPTIMIZER_MUON ? j->param_dtype : j->grad_dtype;
 }
 
-/* Where the op finds the whole matrix: in the buffer that holds all of the rank's list, or in the workspace of the item at
+char *run_rows(struct exec_run *r, uint32_t tensor)
+{
+    uint64_t before = 0;
+
+    for (uint32_t t = 0; t < tensor; t++)
+        before += r->held.t[t].matrix ? r->held.t[t].room : 0;
+    return (char *)run_find(r, r->p->known.held, 0, 0)->data + dtype_bytes(run_travel(r), before);
+}
+
+/* Where the op finds the whole matrix, or would if it had more than this rank's rows: in the buffer that holds all of the rank's list, or in the workspace of the item at
  * work, which has room for n padded parts. */
 char *run_matrix(struct exec_run *r, const struct op *o, const struct instance *i)
 {
@@ -38,6 +51,9 @@ char *run_matrix(struct exec_run *r, const struct op *o, const struct instance *
     for (uint32_t k = 0; k < o->n_operands; k++) {
         if (o->operands[k].buffer != r->p->known.held)
             continue;
+        if (r->p->known.held_parts)
+            return run_rows(r, run_item(r, o, i)) -
+                   dtype_bytes(run_travel(r), r->held.t[run_item(r, o, i)].first);
         for (uint32_t n = 0; n < i->position; n++)
             before +=
                 r->p->model
@@ -238,7 +254,8 @@ int run_update(struct exec_run *r, const struct op *o, const struct instance *i)
         momentum(r, run_item(r, o, i), run_matrix(r, o, i));
         return 0;
     case KERNEL_NEWTON_SCHULZ:
-        newton_schulz(r, run_item(r, o, i), run_matrix(r, o, i));
+        if (run_item(r, o, i) != MODEL_NONE)
+            newton_schulz(r, run_item(r, o, i), run_matrix(r, o, i));
         return 0;
     case KERNEL_NEWTON_SCHULZ_SHARDED:
         run_sharded(r, o, i);

@@ -116,6 +116,11 @@ int layout_resolve(const char *name, enum optimizer o, struct arena *a, const st
                            "layout '%s': +stock cuts Newton-Schulz products, which %s does not "
                            "have; use %s+gather or %s+owner",
                            name, optimizer_name(o), (*l)->name, (*l)->name);
+        if (preconditioned && k == STRATEGY_ALLTOALL)
+            return err_set(e, ERR_INVALID,
+                           "layout '%s': +alltoall keeps states cut by rows, and %s's "
+                           "preconditioners want whole matrices; use %s+gather or %s+owner",
+                           name, optimizer_name(o), (*l)->name, (*l)->name);
         *s = (enum strategy)k;
     }
     if (o == OPTIMIZER_ADAMW && *s != STRATEGY_OWNER)

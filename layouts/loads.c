@@ -1,5 +1,5 @@
 /* layouts/loads.c - what a plan makes each rank work and hold, and whether a plan that came from a file is one. */
-#include "layouts/layout.h"
+#include "layouts/step.h"
 
 #include "core/num.h"
 
@@ -50,7 +50,9 @@ void layout_loads(const struct plan *plan, uint64_t *flops, uint64_t *bytes)
     uint64_t every = 0, base = layout_base_bytes(plan), at = 0;
     uint32_t shards = plan_shards(plan);
     uint64_t slice = num_ceil_div(plan->model.total_params, shards);
+    struct part_alike *alike = MEM_NEW(struct part_alike, plan->model.n_tensors);
 
+    part_alike(plan, alike);
     memset(flops, 0, shards * sizeof(*flops));
     for (uint32_t r = 0; r < shards; r++)
         bytes[r] = base;
@@ -76,6 +78,8 @@ void layout_loads(const struct plan *plan, uint64_t *flops, uint64_t *bytes)
                 bytes[r] += whole + layout_share(layout_resident_bytes(plan, t) - whole, to - from,
                                                  t->numel);
             }
+        else if (plan->strategy == STRATEGY_ALLTOALL && f)
+            flops[alike[i].ordinal % shards] += f;
         else
             every += plan->strategy == STRATEGY_STOCK ? f / shards : f;
     }
@@ -83,6 +87,7 @@ void layout_loads(const struct plan *plan, uint64_t *flops, uint64_t *bytes)
         flops[r] = r < shards ? flops[r] + every : flops[r % shards];
         bytes[r] = bytes[r % shards];
     }
+    mem_free(alike);
 }
 
 /* ---- a plan from a file ---- */

@@ -304,16 +304,16 @@ static uint32_t momentum_op(struct lower *l, const struct matrix_loop *x, uint32
 }
 
 /* Update read, parameter (and master copy) read and written. */
-static void update_op(struct lower *l, const struct matrix_loop *x, uint32_t from, uint32_t space)
+static uint32_t update_op(struct lower *l, const struct matrix_loop *x, uint32_t from)
 {
     double p = (double)dtype_bytes(l->j->param_dtype, 1);
     uint32_t id =
         elementwise_op(l, suffixed(l, "optimizer.update", x->suffix), KERNEL_MATRIX_UPDATE,
                        (is_muon(l) ? 2 : 4) + 2 * p + (l->j->master_weights ? 8 : 0), x->share);
 
-    program_op_life(&l->b, id, (struct life){.buffer = space, .release = true});
     operand(l, id, from, OPERAND_ITEM, ACCESS_READ);
     update_operands(l, id, OPERAND_ITEM);
+    return id;
 }
 
 /* The gathers of an item before its products; returns how many. */
@@ -341,7 +341,7 @@ static uint32_t item_gathers(struct lower *l, const struct matrix_step *s, uint3
 
 static void matrix_loop(struct lower *l, const struct matrix_step *s, const struct matrix_loop *x)
 {
-    uint32_t ops[4], n = 0, products, n_gathers, space;
+    uint32_t ops[4], n = 0, products, n_gathers, space, id;
     bool held = x->held != PROGRAM_NONE;
 
     space = program_add_buffer(
@@ -376,7 +376,8 @@ static void matrix_loop(struct lower *l, const struct matrix_step *s, const stru
             gradient_operands(l, products, OPERAND_ITEM);
         operand(l, products, l->states, OPERAND_ITEM, ACCESS_ADD);
     }
-    update_op(l, x, held && is_muon(l) ? x->held : space, space);
+    id = update_op(l, x, held && is_muon(l) ? x->held : space);
+    program_op_life(&l->b, id, (struct life){.buffer = space, .release = true});
     program_close_loop(&l->b);
 }
 
@@ -403,6 +404,14 @@ static uint32_t momentum_loop(struct lower *l, const struct matrix_loop *x)
     id = momentum_op(l, x, x->held);
     program_close_loop(&l->b);
     return id;
+}
+
+/* Every item's update, from `held`. */
+static void update_loop(struct lower *l, const struct matrix_loop *x)
+{
+    program_open_loop(&l->b, &(struct loop){.kind = LOOP_ITEM, .work = x->work});
+    program_op_wait(&l->b, update_op(l, x, x->held), (struct wait){.op = x->after});
+    program_close_loop(&l->b);
 }
 
 /* One whole copy of every matrix, as it travels: momentum arrives in it, and the products of each leave their update there. */
@@ -448,6 +457,119 @@ static void once_step(struct lower *l, const struct matrix_step *s)
     }
     matrix_loop(l, s, &x);
     hold_mark(l, "optimizer.gather_once.drop", x.held, true, PROGRAM_NONE);
+}
+
+/* ---- matrices of one shape, one a rank at a time ---- */
+
+/* Batches of at most `shards` matrices with equal rows and columns, in the order of their first; the k-th is worked by place k. What
+ * travels is padded to a whole batch. */
+static uint32_t batch_work(struct lower *l)
+{
+    struct work_item *items = ARENA_NEW(l->a, struct work_item, l->m->matrix_tensors);
+    uint32_t *open = ARENA_NEW(l->a, uint32_t, l->m->matrix_tensors); /* [shapes] items */
+    struct part_alike *alike = MEM_NEW(struct part_alike, l->m->n_tensors);
+    struct work_table w = {.items = items};
+
+    part_alike(l->plan, alike);
+    for (uint32_t i = 0; i < l->m->n_tensors; i++) {
+        const struct part_alike *x = &alike[i];
+        struct work_item *to;
+
+        if (x->shape == PROGRAM_NONE)
+            continue;
+        if (x->ordinal % l->shards == 0) {
+            open[x->shape] = w.n_items++;
+            items[open[x->shape]] = matrix_item(l, i, l->m->tensors[i].numel);
+            items[open[x->shape]].batch = ARENA_NEW(l->a, uint32_t, l->shards);
+        }
+        to = &items[open[x->shape]];
+        ((uint32_t *)(uintptr_t)to->batch)[to->n_batch++] = i;
+    }
+    mem_free(alike);
+    return program_add_work(&l->b, &w);
+}
+
+/* The matrix as it came, and Newton-Schulz's A and B. */
+static uint64_t arrived_workspace_bytes(const struct lower *l, const struct work_item *w)
+{
+    return padded_matrix_bytes(l, w) + dtype_bytes(DTYPE_BF16, 2 * w->m * w->m);
+}
+
+static uint32_t all_to_all_op(struct lower *l, const char *name, enum stream stream,
+                              const uint64_t *by_item)
+{
+    struct op o = optimizer_op(name, OP_COLLECTIVE);
+
+    o.stream = stream;
+    o.coll = (struct collective){.kind = COLL_ALL_TO_ALL,
+                                 .group = l->shard,
+                                 .item_bytes = by_item,
+                                 .table = PROGRAM_NONE,
+                                 .wire = part_travel_dtype(l->plan),
+                                 .peer_op = PROGRAM_NONE};
+    return program_add_op(&l->b, &o);
+}
+
+/* Every batch: a rank's rows of its matrices go to whoever works each, and come back as rows of the updates. A batch comes while the one
+ * before is worked: it waits for a mark that stands before the products, and so for the mark of the batch before. */
+static void batch_loop(struct lower *l, const struct matrix_step *s, uint32_t held, uint32_t after,
+                       uint32_t *out)
+{
+    uint32_t work = batch_work(l), space, in, next, products;
+    const uint64_t *bytes = item_bytes(l, work, padded_matrix_bytes);
+
+    space = program_add_buffer(
+        &l->b, &(struct buffer){.name = "optimizer.workspace",
+                                .part = MEM_WORKSPACE,
+                                .dtype = DTYPE_BF16,
+                                .rule = SIZE_BY_ITEM,
+                                .item_bytes = item_bytes(l, work, arrived_workspace_bytes)});
+    program_open_loop(&l->b, &(struct loop){.kind = LOOP_ITEM, .work = work});
+    in = all_to_all_op(l, "optimizer.all_to_all", STREAM_GATHER, bytes);
+    next = program_add_op(&l->b, &(struct op){.name = "optimizer.next_batch",
+                                              .kind = OP_MARK,
+                                              .phase = PHASE_OPTIMIZER,
+                                              .stream = STREAM_COMPUTE,
+                                              .guard = {.unit_class = PROGRAM_NONE}});
+    products = products_op(l, s, "");
+    *out = all_to_all_op(l, "optimizer.all_to_all.back", STREAM_REDUCE, bytes);
+    program_op_wait(&l->b, in, (struct wait){.op = after});
+    program_op_wait(&l->b, in, (struct wait){.op = next});
+    program_op_wait(&l->b, products, (struct wait){.op = in});
+    program_op_wait(&l->b, *out, (struct wait){.op = products});
+    program_op_life(&l->b, in, (struct life){.buffer = space});
+    program_op_life(&l->b, *out, (struct life){.buffer = space, .release = true});
+    operand(l, in, held, OPERAND_WHOLE, ACCESS_READ);
+    operand(l, in, space, OPERAND_WHOLE, ACCESS_WRITE);
+    operand(l, products, space, OPERAND_WHOLE, ACCESS_ADD);
+    operand(l, *out, space, OPERAND_WHOLE, ACCESS_READ);
+    operand(l, *out, held, OPERAND_WHOLE, ACCESS_WRITE);
+    program_close_loop(&l->b);
+}
+
+/* Rows of all matrices' momentum, the batches, rows of all updates. */
+static void alltoall_step(struct lower *l, const struct matrix_step *s)
+{
+    struct matrix_loop x = {
+        .work = matrix_work(l, WORK_ALL, ITEMS_ALL, false), .suffix = "", .share = 1.0 / l->shards};
+    enum dtype d = part_travel_dtype(l->plan);
+    uint64_t rows = 0;
+    uint32_t out;
+
+    for (uint32_t i = 0; i < l->p->work_tables[x.work].n_items; i++)
+        rows += padded_matrix_bytes(l, &l->p->work_tables[x.work].items[i]) / l->shards;
+    x.held = l->held = program_add_buffer(&l->b, &(struct buffer){.name = "optimizer.rows",
+                                                                  .part = MEM_WORKSPACE,
+                                                                  .dtype = d,
+                                                                  .rule = SIZE_CONST,
+                                                                  .bytes = rows});
+    l->held_parts = true;
+    x.after = hold_mark(l, "optimizer.rows.hold", x.held, false, l->optimizer_begin);
+    x.after = momentum_loop(l, &x);
+    batch_loop(l, s, x.held, x.after, &out);
+    x.after = out;
+    update_loop(l, &x);
+    hold_mark(l, "optimizer.rows.drop", x.held, true, PROGRAM_NONE);
 }
 
 /* The matrices that a rank holds parts of and not all: at most one at either end of its slice. */
@@ -532,6 +654,8 @@ void lower_matrix_step(struct lower *l, const struct matrix_step *s)
         return;
     if (s->gather_once) {
         once_step(l, &step);
+    } else if (s->alltoall && l->shards > 1) {
+        alltoall_step(l, &step);
     } else if (s->cut_table != PROGRAM_NONE && (is_muon(l) || !l->move.full_grads)) {
         slice_step(l, &step);
     } else {

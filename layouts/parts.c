@@ -167,6 +167,29 @@ struct segment_table part_slice_segments(const struct plan *plan, const struct b
     return rows_finish(&r, a);
 }
 
+void part_alike(const struct plan *plan, struct part_alike *alike)
+{
+    const struct model *m = &plan->model;
+    uint32_t *first = MEM_NEW(uint32_t, m->n_tensors), *count = MEM_NEW(uint32_t, m->n_tensors),
+             n = 0, k;
+
+    for (uint32_t i = 0; i < m->n_tensors; i++) {
+        const struct tensor *t = &m->tensors[i];
+
+        alike[i].shape = PROGRAM_NONE;
+        if (!layout_updates_as_matrix(plan, t))
+            continue;
+        for (k = 0; k < n; k++)
+            if (m->tensors[first[k]].rows == t->rows && m->tensors[first[k]].cols == t->cols)
+                break;
+        if (k == n)
+            first[n++] = i;
+        alike[i] = (struct part_alike){k, count[k]++};
+    }
+    mem_free(first);
+    mem_free(count);
+}
+
 struct segment_table part_cut_segments(const struct plan *plan, enum dtype d, struct arena *a)
 {
     const struct model *m = &plan->model;

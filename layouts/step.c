@@ -400,6 +400,7 @@ int lower_end(struct lower *l, struct err *e)
         .grad_shard = l->grad_shard,
         .grad_owned = l->grad_owned,
         .held = l->held,
+        .held_parts = l->held_parts,
     };
     l->p->roles = ARENA_NEW(l->a, struct role, 1);
     l->p->roles[0] =

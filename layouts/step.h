@@ -46,7 +46,8 @@ struct lower {
     /* groups: all ranks; those that share a copy (PROGRAM_NONE: each has one); those in the same place of different copies
      * (PROGRAM_NONE: there is one copy) */
     uint32_t world, shard, replica;
-    bool *kept; /* [n_units]: stays gathered from forward to backward */
+    bool held_parts; /* see known_buffers */
+    bool *kept;      /* [n_units]: stays gathered from forward to backward */
     bool *not_kept;
     /* ids of buffers; `weights` is what kernels read: gathered units, or the parameters themselves */
     uint32_t params, states, master, weights, padded, inputs, input_grads, grads, grad_shard,
@@ -86,6 +87,7 @@ struct matrix_step {
     bool products; /* stock: DTensor products on shards, operands gathered before each */
     bool gather_each; /* all-gather each matrix before its products */
     bool gather_once; /* momentum of all, one all-gather of all, and they are kept until the end */
+    bool alltoall;    /* as many matrices of one shape as ranks at a time, one a rank and back */
     uint32_t
         cut_table; /* WORK_BY_SLICE: the parts of the matrices that boundaries cut; or PROGRAM_NONE */
 };
@@ -107,6 +109,12 @@ uint64_t part_owned_bytes(const struct plan *plan, uint32_t unit, enum dtype d);
 /* In which a matrix travels to its products: Muon's momentum in the parameters' dtype; preconditioned optimizers start
  * from the gradient. */
 enum dtype part_travel_dtype(const struct plan *plan);
+/* Matrices of equal rows and columns: which shape (in the order of their first; PROGRAM_NONE: no matrix), and the how many-th of it.
+ * +alltoall works ordinals k W to (k+1) W - 1 of a shape at a time, ordinal mod W by that place. O(tensors x shapes). */
+struct part_alike {
+    uint32_t shape, ordinal;
+};
+void part_alike(const struct plan *plan, struct part_alike *alike); /* [n_tensors] */
 /* Elements of the flat slice of a rank (ZeRO-1): slices of ceil(total/G). */
 uint64_t part_slice(const struct plan *plan);
 /* Owner segments of every unit, in `d` bytes, ordered by offset; neighbours of one owner merge. */

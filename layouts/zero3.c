@@ -1,8 +1,9 @@
 /* layouts/zero3.c - parameters, gradients and states cut; units gathered for forward and again for backward.
  *
- * +stock, +gather, +gather-once (FSDP2): every tensor is cut by rows into W padded chunks; a matrix optimizer has to
+ * +stock, +gather, +gather-once, +alltoall (FSDP2): every tensor is cut by rows into W padded chunks; a matrix optimizer has to
  * rebuild matrices in the step. Stock lets DTensor gather operands around products that stay cut; gather rebuilds each
  * matrix and updates it on all ranks; gather-once rebuilds all of them first.
+ * +alltoall (Dion, VeOmni): rows of W matrices of one shape travel so that each rank has one of them whole, and their updates back.
  * +owner (MatrixFSDP): each matrix is whole on one owner, the vectors of a unit on a tail owner; embedding and head are
  * cut by rows. Owners send their segments in forward and backward and receive reduced gradients; the step moves nothing.
  *
@@ -13,7 +14,7 @@
  *
  * Bytes sent by all ranks, U the bytes of a unit (padded chunks or owner segments), m micro-batches:
  * m (W-1) (U_forward + U_backward + G), where units that stay gathered (last; first when tied) need no second gather;
- * in the step (W-1) times the padded bytes of what is gathered. With groups of fewer ranks (hsdp.c) W is a group's, and each
+ * in the step (W-1) times the padded bytes of what is gathered; all-to-all: twice those of one matrix a batch. With groups of fewer ranks (hsdp.c) W is a group's, and each
  * group sends as much.
  */
 #include "layouts/families.h"
@@ -52,6 +53,7 @@ int zero3_lower_groups(const struct plan *plan, enum stream replicate, struct ar
                                .products = plan->strategy == STRATEGY_STOCK,
                                .gather_each = plan->strategy == STRATEGY_GATHER,
                                .gather_once = plan->strategy == STRATEGY_GATHER_ONCE,
+                               .alltoall = plan->strategy == STRATEGY_ALLTOALL,
                                .cut_table = PROGRAM_NONE};
 
     if (lower_begin(&l, plan, a, p, e))
@@ -92,8 +94,10 @@ static int zero3_lower(const struct plan *plan, struct arena *a, struct program 
 static uint64_t step_bytes(const struct plan *plan)
 {
     const struct job *j = &plan->job;
+    struct part_alike *alike = MEM_NEW(struct part_alike, plan->model.n_tensors);
     uint64_t w = plan_shards(plan), sum = 0;
 
+    part_alike(plan, alike);
     for (uint32_t i = 0; i < plan->model.n_tensors; i++) {
         const struct tensor *t = &plan->model.tensors[i];
         uint64_t m = t->rows < t->cols ? t->rows : t->cols;
@@ -102,11 +106,15 @@ static uint64_t step_bytes(const struct plan *plan)
 
         if (!layout_updates_as_matrix(plan, t))
             continue;
-        sum += plan->strategy == STRATEGY_STOCK
-                   ? 2 * j->ns_steps * whole +
-                         j->ns_steps * dtype_bytes(j->param_dtype, num_ceil_div(m, w) * w * m)
-                   : whole;
+        if (plan->strategy == STRATEGY_STOCK)
+            sum += 2 * j->ns_steps * whole +
+                   j->ns_steps * dtype_bytes(j->param_dtype, num_ceil_div(m, w) * w * m);
+        else if (plan->strategy == STRATEGY_ALLTOALL) /* a batch, there and back */
+            sum += alike[i].ordinal % w == 0 ? 2 * whole : 0;
+        else
+            sum += whole;
     }
+    mem_free(alike);
     return sum;
 }
 

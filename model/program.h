@@ -94,6 +94,10 @@ struct work_item {
     uint64_t flops; /* of the matrix optimizer, one step */
     uint64_t elements;
     uint32_t more; /* matrices of this shape beside `tensor`, worked with it */
+    /* Matrices of this shape that ranks work at the same time, one each: place k the k-th, places beyond none. n_batch 0:
+     * `tensor` alone, on whoever has the item. */
+    const uint32_t *batch;
+    uint32_t n_batch;
 };
 /* Which items a rank works, in order: list[start[r] .. start[r+1]). start == NULL: every rank works all items. */
 struct work_table {
@@ -260,8 +264,9 @@ struct known_buffers {
     uint32_t weights;                /* what kernels read: gathered units, or params */
     uint32_t inputs, input_grads;    /* of units */
     uint32_t grads, grad_shard,
-        grad_owned; /* of a unit (or of all parameters); reduced: even part, owned part */
-    uint32_t held;  /* what products start from, of all items of a rank's list one after another */
+        grad_owned;  /* of a unit (or of all parameters); reduced: even part, owned part */
+    uint32_t held;   /* what products start from, of all items of a rank's list one after another */
+    bool held_parts; /* ... the rank's rows of each alone, padded */
 };
 
 struct placement; /* model/plan.h */

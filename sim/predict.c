@@ -9,15 +9,15 @@ static const struct op *op_of(const struct run *r, uint32_t task)
     return &r->p->ops[r->tasks[task].id.op];
 }
 
-static enum time_category category(const struct run *r, uint32_t task)
+enum time_category sim_category(const struct op *o)
 {
-    const struct op *o = op_of(r, task);
-
     if (o->kind == OP_COLLECTIVE) {
         if (o->phase == PHASE_REFRESH)
             return TIME_REFRESH;
-        return o->stream == STREAM_GATHER || o->stream == STREAM_COMPUTE ? TIME_GATHER
-                                                                         : TIME_REDUCE;
+        return o->phase == PHASE_OPTIMIZER || o->stream == STREAM_GATHER ||
+                       o->stream == STREAM_COMPUTE
+                   ? TIME_GATHER
+                   : TIME_REDUCE;
     }
     if (o->phase == PHASE_OPTIMIZER)
         return TIME_OPTIMIZER;
@@ -29,6 +29,11 @@ static enum time_category category(const struct run *r, uint32_t task)
     default:
         return TIME_ELEMENTWISE;
     }
+}
+
+static enum time_category category(const struct run *r, uint32_t task)
+{
+    return sim_category(op_of(r, task));
 }
 
 static uint32_t last_task(const struct run *r)

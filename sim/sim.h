@@ -35,6 +35,8 @@ enum time_category {
     TIME_N
 };
 const char *time_category_name(enum time_category t);
+/* What the time of an operation, or the waiting for it, is put down to. */
+enum time_category sim_category(const struct op *o);
 
 struct sim_instance {
     struct instance id;
