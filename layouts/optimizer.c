@@ -539,11 +539,11 @@ static void batch_loop(struct lower *l, const struct matrix_step *s, uint32_t he
     program_op_wait(&l->b, *out, (struct wait){.op = products});
     program_op_life(&l->b, in, (struct life){.buffer = space});
     program_op_life(&l->b, *out, (struct life){.buffer = space, .release = true});
-    operand(l, in, held, OPERAND_WHOLE, ACCESS_READ);
+    operand(l, in, held, OPERAND_ITEM, ACCESS_READ);
     operand(l, in, space, OPERAND_WHOLE, ACCESS_WRITE);
     operand(l, products, space, OPERAND_WHOLE, ACCESS_ADD);
     operand(l, *out, space, OPERAND_WHOLE, ACCESS_READ);
-    operand(l, *out, held, OPERAND_WHOLE, ACCESS_WRITE);
+    operand(l, *out, held, OPERAND_ITEM, ACCESS_WRITE);
     program_close_loop(&l->b);
 }
 

@@ -15,7 +15,7 @@
  * awaited op sits in a loop that the waiter is not in, its last instance (in walking order) so far is meant.
  *
  * Life of buffers: an op reserves buffers when it starts and releases others when it ends, in terms of (buffer, unit,
- * micro-batch) instances. Persistent buffers live through the step.
+ * micro-batch) instances, of a buffer sized by items an instance an item. Persistent buffers live through the step.
  *
  * Wire volume: an even collective moves a buffer that is cut into n equal parts of ceil(elements/n) elements: what
  * FSDP pads, the wire carries. traffic.h turns a collective into bytes per rank.
@@ -173,7 +173,7 @@ struct wait {
 
 /* Tensor of an operand: an index in the op's unit, or one of these. */
 #define OPERAND_WHOLE UINT32_MAX       /* the whole buffer */
-#define OPERAND_ITEM  (UINT32_MAX - 1) /* the tensor of the loop's item */
+#define OPERAND_ITEM  (UINT32_MAX - 1) /* the tensor of the loop's item, or those of its batch */
 enum access { ACCESS_READ, ACCESS_WRITE, ACCESS_ADD };
 struct operand {
     uint32_t buffer;

@@ -27,7 +27,7 @@ echo "$model, 2 micro-batches, fp32"
 printf '%-34s' 'layout, optimizer, gather \ ranks'
 for n in $ranks; do printf '%6s' "$n"; done
 echo
-for layout in ddp zero1+gather zero1+owner zero2+gather zero2+owner zero3+stock zero3+gather zero3+gather-once owner; do
+for layout in ddp zero1+gather zero1+owner zero2+gather zero2+owner zero3+stock zero3+gather zero3+gather-once zero3+alltoall owner; do
     one "$layout muon" "$layout"
 done
 for gather in p2p ring tree hierarchical padded; do

@@ -183,9 +183,10 @@ static void cpu_and_cuda(const struct setting *s)
     arena_release(&a);
 }
 
-static const char *const layouts[] = {"ddp",          "zero1+owner",  "zero3+owner",
-                                      "zero3+gather", "zero1+gather", "zero3+gather-once",
-                                      "zero3+stock",  "zero2+owner",  "zero2+gather"};
+static const char *const layouts[] = {"ddp",           "zero1+owner",  "zero3+owner",
+                                      "zero3+gather",  "zero1+gather", "zero3+gather-once",
+                                      "zero3+stock",   "zero2+owner",  "zero2+gather",
+                                      "zero3+alltoall"};
 enum { N_LAYOUTS = sizeof(layouts) / sizeof(layouts[0]) };
 
 START_TEST(every_layout_has_the_bits_of_the_cpu_backend)
@@ -238,10 +239,10 @@ START_TEST(shard_groups_have_them)
 {
     static const uint32_t worlds[][2] = {{4, 1}, {4, 2}, {8, 2}, {8, 4}};
     static const char *const grouped[] = {"hsdp+owner", "hsdp+stock", "mics+gather",
-                                          "hsdp+gather-once"};
+                                          "hsdp+gather-once", "hsdp+alltoall"};
 
     for (int w = 0; w < 4; w++)
-        for (int l = 0; l < 4; l++) {
+        for (int l = 0; l < 5; l++) {
             struct setting s = small(l % 2 ? "llama" : "one-layer", grouped[l], worlds[w][0]);
             struct outcome x;
             struct arena a;

@@ -166,26 +166,27 @@ static inline void plans_lower(const struct plan *p, struct arena *a, struct pro
 
 /* Layouts and strategies that exist, as typed. */
 static const char *const plans_layouts[] = {
-    "ddp",         "zero1",        "zero1-owner",       "zero2", "zero2-owner",
-    "zero3+stock", "zero3+gather", "zero3+gather-once", "owner"};
+    "ddp",         "zero1",        "zero1-owner",       "zero2",          "zero2-owner",
+    "zero3+stock", "zero3+gather", "zero3+gather-once", "zero3+alltoall", "owner"};
 static const uint32_t plans_worlds[] = {1, 2, 3, 5, 7, 8, 63, 64};
 
 /* Layouts of shard groups, and (world, group) that go together on nodes of 4 or 8: one a rank, several a node, a node, over
  * nodes, over parts of nodes, all. */
-static const char *const plans_groups[] = {"hsdp+stock",       "hsdp+gather", "hsdp+gather-once",
-                                           "hsdp+owner",       "mics+stock",  "mics+gather",
-                                           "mics+gather-once", "mics+owner"};
+static const char *const plans_groups[] = {
+    "hsdp+stock",  "hsdp+gather",      "hsdp+gather-once", "hsdp+owner",    "mics+stock",
+    "mics+gather", "mics+gather-once", "mics+owner",       "hsdp+alltoall", "mics+alltoall"};
 static const uint32_t plans_group_worlds[][2] = {{1, 1},  {2, 1},   {4, 2},   {6, 3},   {8, 4},
                                                  {16, 8}, {32, 16}, {12, 6},  {36, 12}, {8, 8},
                                                  {7, 1},  {64, 8},  {12, 12}, {24, 4}};
-enum { PLANS_N_GROUPS = 8, PLANS_N_GROUP_WORLDS = 14 };
+enum { PLANS_N_GROUPS = 10, PLANS_N_GROUP_WORLDS = 14 };
 
-/* Stock cuts Newton-Schulz products and nothing else. */
+/* Stock cuts Newton-Schulz products and nothing else; all-to-all moves Muon's momentum. */
 static inline bool plans_go_together(const char *layout, enum optimizer o)
 {
-    return !strstr(layout, "+stock") || o == OPTIMIZER_MUON || o == OPTIMIZER_ADAMW;
+    return (!strstr(layout, "+stock") && !strstr(layout, "+alltoall")) || o == OPTIMIZER_MUON ||
+           o == OPTIMIZER_ADAMW;
 }
 
-enum { PLANS_N_LAYOUTS = 9, PLANS_N_MODELS = 4, PLANS_N_WORLDS = 8 };
+enum { PLANS_N_LAYOUTS = 10, PLANS_N_MODELS = 4, PLANS_N_WORLDS = 8 };
 
 #endif

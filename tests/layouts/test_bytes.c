@@ -263,7 +263,8 @@ END_TEST
  * times 20 elements = 240 bytes a unit. Forward: 2 units, 480. Backward: unit 1 is kept, so 1 gather and 2
  * reductions: 720. Optimizer, gather: padded matrices, per layer 6*[3,2] + [3,4] = 48 elements, two layers 96, over 2
  * edges at 2 bytes: 384. Stock, 5 steps: X twice a step, A (ceil(2/3)*3 = 3 rows of 2) once: per layer 10*48 + 5*7*6 =
- * 690 elements, two layers 1380, over 2 edges: 5520. */
+ * 690 elements, two layers 1380, over 2 edges: 5520. All-to-all: twelve [2,2] are 4 batches of 6 padded elements, two [2,4] one of
+ * 12; 36 elements, there and back over 2 edges: 288. */
 START_TEST(zero3_by_hand)
 {
     struct job j = plans_job();
@@ -271,6 +272,7 @@ START_TEST(zero3_by_hand)
     expect("zero3+gather", &j, 3, 480, 720, 384, 0);
     expect("zero3+gather-once", &j, 3, 480, 720, 384, 0);
     expect("zero3+stock", &j, 3, 480, 720, 5520, 0);
+    expect("zero3+alltoall", &j, 3, 480, 720, 288, 0);
     j.grad_accum = 3; /* everything but the step three times */
     expect("zero3+stock", &j, 3, 1440, 2160, 5520, 0);
     j.optimizer = OPTIMIZER_ADAMW;

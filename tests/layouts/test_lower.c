@@ -135,16 +135,17 @@ struct touch {
     enum touch_kind kind;
     size_t step;
     uint64_t bytes; /* of a reserve of a part; 0: of all */
+    bool own;       /* of the item's tensors alone, or of an instance that is the item's */
 };
 struct touches {
     struct touch *list; /* owned */
     size_t n, cap;
 };
 
-static void note(struct touches *t, enum touch_kind kind, size_t step, uint64_t bytes)
+static void note(struct touches *t, enum touch_kind kind, size_t step, uint64_t bytes, bool own)
 {
     t->list = mem_grow(t->list, &t->cap, t->n + 1, sizeof(*t->list));
-    t->list[t->n++] = (struct touch){kind, step, bytes};
+    t->list[t->n++] = (struct touch){kind, step, bytes, own};
 }
 
 static uint32_t *faults; /* not NULL: count instead of failing */
@@ -157,6 +158,9 @@ static void ordered(const struct steps *s, const struct buffer *b, uint32_t unit
     const struct step *p = &s->list[x->step], *q = &s->list[y->step];
 
     if (x->step == y->step || (x->kind == TOUCH_READ && y->kind == TOUCH_READ))
+        return;
+    if (x->own && y->own && prog.ops[p->at.op].loop == prog.ops[q->at.op].loop &&
+        p->at.item != q->at.item)
         return;
     if (faults) {
         *faults += !before(p, q);
@@ -226,7 +230,8 @@ static void play_lives(uint32_t rank)
 
                 if (o->lives[i].release == (bool)release && u >= 0 && u < units)
                     note(&t[(size_t)o->lives[i].buffer * units + (size_t)u],
-                         release ? TOUCH_RELEASE : TOUCH_RESERVE, k, o->lives[i].bytes);
+                         release ? TOUCH_RELEASE : TOUCH_RESERVE, k, o->lives[i].bytes,
+                         prog.buffers[o->lives[i].buffer].rule == SIZE_BY_ITEM);
             }
             for (uint32_t i = 0; !release && i < o->n_operands; i++) {
                 int64_t u = (int64_t)s.list[k].at.unit + o->operands[i].d_unit;
@@ -237,7 +242,8 @@ static void play_lives(uint32_t rank)
                     u = 0;
                 if (u >= 0 && u < units)
                     note(&t[(size_t)o->operands[i].buffer * units + (size_t)u],
-                         o->operands[i].access == ACCESS_READ ? TOUCH_READ : TOUCH_WRITE, k, 0);
+                         o->operands[i].access == ACCESS_READ ? TOUCH_READ : TOUCH_WRITE, k, 0,
+                         b->rule == SIZE_BY_ITEM || o->operands[i].tensor == OPERAND_ITEM);
             }
         }
     }
@@ -446,7 +452,9 @@ START_TEST(newton_schulz_runs_once_a_step_not_once_a_micro_batch)
             matrices = plan.model.matrix_tensors;
             owner = plan.strategy == STRATEGY_OWNER;
             ck_assert_uint_eq(matrices, 21);
-            if (in_slices() && !owner) /* and once more a boundary inside one */
+            if (plan.strategy == STRATEGY_ALLTOALL) /* 18 of [64,64] four at a time, 3 of down: 6 */
+                ck_assert_uint_eq(n, 4 * 6);
+            else if (in_slices() && !owner) /* and once more a boundary inside one */
                 ck_assert(n >= matrices && n <= matrices + 3);
             else
                 ck_assert_uint_eq(n, owner ? matrices : 4 * matrices);
@@ -481,6 +489,8 @@ START_TEST(optimizer_flops_of_all_ranks_add_up)
             all = tally_all(kernels[o]).flops;
             if (plan.strategy == STRATEGY_OWNER)
                 ck_assert_uint_eq(all, once);
+            else if (plan.strategy == STRATEGY_ALLTOALL) /* places beyond a batch wait as long */
+                ck_assert(all >= once && all < 2 * once);
             else if (plan.strategy == STRATEGY_STOCK) /* rounded a matrix and rank */
                 ck_assert_double_eq_tol((double)all, (double)once, 5 * 28);
             else if (in_slices())
@@ -492,8 +502,41 @@ START_TEST(optimizer_flops_of_all_ranks_add_up)
 }
 END_TEST
 
+/* Matrices of one shape go five at a time, whatever lies between them; places are theirs in turn, and nothing is left out. */
+START_TEST(batches_of_one_shape)
+{
+    struct job j = plans_job();
+    uint32_t seen = 0;
+
+    lower("llama", "zero3+alltoall", &j, 5);
+    for (uint32_t w = 0; w < prog.n_work_tables; w++)
+        for (uint32_t i = 0; i < prog.work_tables[w].n_items; i++) {
+            const struct work_item *x = &prog.work_tables[w].items[i];
+            uint32_t same = 0, n = prog.work_tables[w].n_items;
+
+            for (uint32_t k = 0; k < x->n_batch; k++, seen++) {
+                const struct tensor *t = &plan.model.tensors[x->batch[k]];
+
+                ck_assert(tensor_is_matrix(t) && t->rows == plan.model.tensors[x->tensor].rows &&
+                          t->cols == plan.model.tensors[x->tensor].cols);
+                ck_assert(k == 0 || x->batch[k] > x->batch[k - 1]);
+            }
+            for (uint32_t k = 0; x->n_batch && k < n;
+                 k++) { /* one of a shape at most is not full */
+                const struct work_item *y = &prog.work_tables[w].items[k];
+
+                same += y->n_batch < 5 && y->m == x->m && y->n == x->n &&
+                        plan.model.tensors[y->tensor].rows == plan.model.tensors[x->tensor].rows;
+            }
+            ck_assert_uint_le(same, 1);
+        }
+    ck_assert_uint_eq(seen, plan.model.matrix_tensors);
+    arena_release(&a);
+}
+END_TEST
+
 /* Stock is a way to cut Newton-Schulz. The other matrix optimizers gather by default, and a stock asked for is refused. */
-START_TEST(stock_is_muons_alone)
+START_TEST(stock_and_alltoall_are_muons_alone)
 {
     static const enum optimizer optimizers[] = {OPTIMIZER_SHAMPOO, OPTIMIZER_SOAP};
     const struct layout *l;
@@ -506,6 +549,8 @@ START_TEST(stock_is_muons_alone)
         ck_assert_str_eq(full, "zero3+gather");
         ck_assert_int_ne(layout_resolve("zero3+stock", optimizers[i], &a, &l, &s, &full, &e), 0);
         MUST(strstr(e.msg, "use zero3+gather or zero3+owner"), "%s", e.msg);
+        ck_assert_int_ne(layout_resolve("mics+alltoall", optimizers[i], &a, &l, &s, &full, &e), 0);
+        MUST(strstr(e.msg, "use mics+gather or mics+owner"), "%s", e.msg);
     }
     ck_assert_int_eq(layout_resolve("zero3", OPTIMIZER_MUON, &a, &l, &s, &full, &e), 0);
     ck_assert_str_eq(full, "zero3+stock");
@@ -696,8 +741,8 @@ SUITE_MAIN("layouts/lower", waits_point_backwards_and_order_every_use_of_every_b
            forward_and_backward_flops_are_those_of_the_graphs,
            full_recomputation_repeats_what_backward_reads,
            newton_schulz_runs_once_a_step_not_once_a_micro_batch,
-           optimizer_flops_of_all_ranks_add_up, newton_schulz_flops_by_hand, stock_is_muons_alone,
-           preconditioned_optimizers_by_hand,
+           optimizer_flops_of_all_ranks_add_up, newton_schulz_flops_by_hand, batches_of_one_shape,
+           stock_and_alltoall_are_muons_alone, preconditioned_optimizers_by_hand,
            elementwise_optimizer_traffic_counts_every_element_once,
            ranks_that_own_nothing_walk_empty_loops, owned_bytes_of_all_ranks_are_the_model,
            flat_slices_cut_where_the_count_says, lowering_is_a_function_of_the_plan)

@@ -41,7 +41,7 @@ done
 plan p.json 8 hsdp --gpus-per-node 4 --shard-group 4 && on 8 "$work/p.json" --check --steps 2
 if [ "$status" = 0 ] && grep -q '^check: within [0-9]* ulp' "$work/out"; then good; else bad 'hsdp+stock on 8 ranks in groups of 4'; fi
 # several micro-batches: reduced one by one where gradients are cut, and then by the reference too
-for layout in zero1-owner zero2 zero2-owner owner zero3+gather zero3+gather-once; do
+for layout in zero1-owner zero2 zero2-owner owner zero3+gather zero3+gather-once zero3+alltoall; do
     for accum in 2 3; do
         for type in fp32 bf16; do
             plan p.json 3 $layout --grad-accum $accum --grad-dtype $type || { bad "plan $accum micro-batches"; continue; }

@@ -280,9 +280,9 @@ END_TEST
 START_TEST(more_copies_take_nothing_from_the_optimizer)
 {
     static const char *const layouts[] = {"hsdp+stock", "hsdp+gather", "hsdp+gather-once",
-                                          "hsdp+owner"};
+                                          "hsdp+owner", "hsdp+alltoall"};
 
-    for (int l = 0; l < 4; l++) {
+    for (int l = 0; l < 5; l++) {
         struct job j = plans_job();
         int64_t one;
 

@@ -188,6 +188,14 @@ START_TEST(memory_of_the_optimizer_by_hand)
     ck_assert_uint_eq(pr.memory.parts[MEM_GRADS], plan.model.total_params);
     ck_assert_uint_eq(pr.memory.parts[MEM_GATHERED], 0);
     arena_release(&a);
+    /* A rank's half of every matrix, and workspaces of the batch that is worked, down, the one that comes, [64,64], and the one
+     * that goes back, up: 49,152, 2 (3*64*64) and 2 (128*64 + 2*64*64) */
+    make("block:layers=8,hidden=64,ffn=256,heads=4", "zero3+alltoall", &j, 2, 8);
+    predict(false);
+    ck_assert_uint_eq(pr.memory.parts[MEM_WORKSPACE],
+                      plan.model.matrix_params + 49152 + 24576 + 32768);
+    ck_assert_uint_eq(pr.memory.parts[MEM_GRADS], plan.model.total_params);
+    arena_release(&a);
 }
 END_TEST
 

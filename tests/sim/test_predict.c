@@ -534,6 +534,35 @@ START_TEST(a_lowered_step_without_compute_is_its_traffic)
 }
 END_TEST
 
+/* All-to-all on two ranks at 100 GB/s, layers of 64: eight [64,64], four [128,64], two [64,256] in bf16, two at a time in the order
+ * sq sq up down sq sq up; half of a matrix travels: 40,960, 81,920 and 163,840 ps there, and as much back. Where products take no
+ * time both ports are busy all along: twice 4 sq + 2 up + 1 down. Where they take longer than what travels beside them, a
+ * rank's are half of what one rank alone has, after the first batch has come and before the last is back. */
+START_TEST(all_to_all_hides_behind_the_products)
+{
+    static const char text[] = "block:layers=2,hidden=64,ffn=256,heads=4";
+    struct job j = plans_job();
+    int64_t alone;
+
+    for (int slow = 0; slow < 2; slow++) {
+        for (uint32_t world = 1; world <= 2; world++) {
+            make(text, world == 1 ? "ddp" : "zero3+alltoall", &j, world, 8);
+            plan.cluster.device.peak_flops = slow ? 1e13 : 1e30;
+            plan.cluster.device.hbm_Bps = 1e30;
+            predict(false);
+            if (world == 1)
+                alone = pr.optimizer_ps;
+            else if (slow)
+                ck_assert_int_eq(pr.optimizer_ps, alone / 2 + 40960 + 81920);
+            else
+                ck_assert_int_eq(pr.optimizer_ps, 2 * (4 * 40960 + 2 * 81920 + 163840));
+            arena_release(&a);
+        }
+        ck_assert_int_eq(alone > 0, slow);
+    }
+}
+END_TEST
+
 /* Its flops are the rank's own work already: a batch must not divide them again. */
 START_TEST(a_preconditioned_update_takes_its_own_flops)
 {
@@ -668,4 +697,5 @@ SUITE_MAIN("sim/predict", a_serial_step_is_the_sum_of_its_operations, folded_equ
            a_toy_step_takes_what_a_hand_calculation_says,
            a_gather_takes_sms_from_the_kernel_beside_it,
            a_lowered_step_without_compute_is_its_traffic, a_kernel_with_a_rate_of_its_own_takes_it,
-           a_preconditioned_update_takes_its_own_flops, fp32_takes_twice_the_time_of_bf16)
+           all_to_all_hides_behind_the_products, a_preconditioned_update_takes_its_own_flops,
+           fp32_takes_twice_the_time_of_bf16)
