@@ -129,8 +129,9 @@ static void try_recompute(struct search *s)
 
 static void try_layouts(struct search *s)
 {
-    static const char *const names[] = {"ddp",         "zero1", "zero1-owner", "zero2",
-                                        "zero2-owner", "zero3", "owner",       "hsdp"};
+    static const char *const names[] = {"ddp",         "zero1", "zero1-owner",    "zero2",
+                                        "zero2-owner", "zero3", "zero3+alltoall", "owner",
+                                        "hsdp"};
     const struct plan *base = s->out->base->plan;
     const char *seen[sizeof(names) / sizeof(names[0])];
     size_t n = 0;
