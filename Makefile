@@ -376,7 +376,7 @@ standin: $(OBJ)/tests/cuda/test_backend
 
 # Every experiment but 90-hardware; results and pictures in build/experiments. Under two minutes.
 experiments: all
-	@set -e; for e in experiments/0*/; do n=$$(basename $$e); mkdir -p $(BUILD)/experiments; \
+	@set -e; for e in experiments/[01]*/; do n=$$(basename $$e); mkdir -p $(BUILD)/experiments; \
 	  BALLAST=$(BUILD)/ballast OUT=$(BUILD)/experiments/$$n sh $$e/run.sh >$(BUILD)/experiments/$$n.log 2>&1 || { cat $(BUILD)/experiments/$$n.log; exit 1; }; \
 	  echo "$$n: $$(sed -n 's/^=> //p; /^Take /p' $(BUILD)/experiments/$$n.log)"; done
 

@@ -35,6 +35,13 @@ trap 'exit 1' HUP INT TERM
 complain() { echo "  $*" >>"$scratch/why"; }
 
 # Run the case in $scratch/case (its lines) and count it.
+# Runs a line beside the case's own; what it says counts when it fails (grep -q leaves before the program has said all).
+aside() {
+    (cd "$work" && eval "$1") >"$scratch/said" 2>&1 </dev/null && return
+    cat "$scratch/said" >>"$scratch/why"
+    return 1
+}
+
 run_case() {
     [ -s "$scratch/case" ] || return
     work=$scratch/work
@@ -47,7 +54,7 @@ run_case() {
         'needs: '*) command -v "${l#needs: }" >/dev/null || { skipped=$((skipped + 1)); echo "skipped: $file: $title (no ${l#needs: })"; return; } ;;
         'exit: '*) want=${l#exit: } ;;
         'run: '*) run=${l#run: } ;;
-        'before: '*) (cd "$work" && eval "${l#before: }") >>"$scratch/why" 2>&1 </dev/null || complain "before failed: ${l#before: }" ;;
+        'before: '*) aside "${l#before: }" || complain "before failed: ${l#before: }" ;;
         esac
     done <"$scratch/case"
     [ -n "$run" ] || complain "no run: line"
@@ -65,7 +72,7 @@ run_case() {
         'stderr! '*) ! grep -aqF -- "$text" "$scratch/err" || complain "stderr contains: $text" ;;
         'stdout: empty') [ ! -s "$scratch/out" ] || complain "stdout is not empty" ;;
         'stderr: empty') [ ! -s "$scratch/err" ] || complain "stderr is not empty" ;;
-        'check: '*) (cd "$work" && eval "$text") >>"$scratch/why" 2>&1 </dev/null || complain "check failed: $text" ;;
+        'check: '*) aside "$text" || complain "check failed: $text" ;;
         'needs: '* | 'exit: '* | 'run: '* | 'before: '*) ;;
         *) complain "not a line of a case: $l" ;;
         esac
