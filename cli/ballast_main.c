@@ -25,6 +25,7 @@ static const struct command commands[] = {
     {"plan", cmd_plan, "owners and loads; writes a plan file"},
     {"sim", cmd_sim, "one layout in detail: step time, memory, traffic, trace"},
     {"compare", cmd_compare, "one row a layout: the main job"},
+    {"recommend", cmd_recommend, "the fewest nodes that hold a step, and the fastest layout there"},
     {"flows", cmd_flows, "finish times of plain flows over links that they share"},
     {"coll", cmd_coll, "predicted table of nccl-tests for a collective"},
     {"validate", cmd_validate, "predictions beside measurements, with error statistics"},

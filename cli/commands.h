@@ -13,6 +13,7 @@ int cmd_topo(int argc, char **argv, struct err *e);
 int cmd_plan(int argc, char **argv, struct err *e);
 int cmd_sim(int argc, char **argv, struct err *e);
 int cmd_compare(int argc, char **argv, struct err *e);
+int cmd_recommend(int argc, char **argv, struct err *e);
 int cmd_flows(int argc, char **argv, struct err *e);
 int cmd_coll(int argc, char **argv, struct err *e);
 int cmd_validate(int argc, char **argv, struct err *e);

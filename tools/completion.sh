@@ -97,7 +97,7 @@ cat <<END
     case \$command:\$word in
     *:-*) words=\$options ;;
     topo:*) [ -n "\$words" ] || words=\$(ballast topo --list --format csv 2>/dev/null | sed '1d;s/,.*//') ;;
-    model:* | plan:* | sim:* | compare:*)
+    model:* | plan:* | sim:* | compare:* | recommend:*)
         case \$previous in
         -*) ;;
         *) words=\$(ballast model --list --format csv 2>/dev/null | sed '1d;s/,.*//') ;;

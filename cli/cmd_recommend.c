@@ -1,0 +1,475 @@
+/* ballast recommend: the smallest cluster on which a step fits, the fastest way to run it there, and what more nodes give. */
+#include "cli/command.h"
+#include "cli/commands.h"
+#include "cli/evaluate.h"
+#include "cli/output.h"
+#include "cli/step_band.h"
+#include "core/num.h"
+#include "layouts/layout.h"
+#include "planner/planner.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* Lean ones first: the search for the smallest size ends at the first that fits. */
+static const char *const default_layouts[] = {
+    "owner", "zero3",       "zero3+alltoall", "hsdp+owner",  "hsdp", "hsdp+alltoall",
+    "zero2", "zero2-owner", "zero1",          "zero1-owner", "ddp"};
+enum { N_DEFAULT = sizeof(default_layouts) / sizeof(default_layouts[0]) };
+static const char *const recompute_names[] = {"none", "selective", "full"};
+enum { MAX_SIZES = 8 }; /* rows of the answer */
+
+static const struct opt rows[] = {
+    {.name = "layouts",
+     .letter = 'l',
+     .type = OPT_LIST,
+     .meta = "A,B,...",
+     .dflt_note = "all but those that rebuild every matrix on every rank",
+     .help = "layouts to choose from; 'list' shows all"},
+    {.name = "max-nodes",
+     .type = OPT_COUNT,
+     .meta = "N",
+     .dflt = "128",
+     .help = "largest cluster to look at",
+     .cli_only = true},
+    COMMAND_OUTPUT_ROWS,
+};
+
+struct search {
+    const struct setup *s;
+    const char *const *layouts;
+    size_t n_layouts;
+    enum recompute least, most;
+    uint64_t max_nodes, *sizes; /* [n_sizes] nodes, ascending, that the job goes on */
+    size_t n_sizes;
+    struct arena *a;      /* of what is kept */
+    uint64_t n_simulated; /* steps */
+};
+
+/* One layout and recomputation at one size; `fits`, `step_ps` and `bytes` are of it. */
+struct choice {
+    const char *layout;
+    enum recompute recompute;
+    uint64_t nodes;
+    bool known, fits;
+    int64_t step_ps;
+    uint64_t bytes;
+    double rate; /* tokens a second and GPU */
+};
+
+static int simulate(struct search *s, struct choice *c, struct arena *a, struct evaluation *x,
+                    struct err *e)
+{
+    struct sim_options o = {0};
+    struct setup setup = *s->s;
+    struct plan *plan = ARENA_NEW(a, struct plan, 1);
+
+    setup.job.recompute = c->recompute;
+    if (setup_plan(&setup, c->nodes, c->layout, a, plan, e) ||
+        planner_plan(plan, &evaluate_time, a, e) || evaluate(plan, &o, a, x, e))
+        return -1;
+    s->n_simulated++;
+    c->known = true;
+    c->fits = x->fits;
+    c->step_ps = x->p.step_ps;
+    c->bytes = x->p.memory.driver_bytes;
+    c->rate = x->tokens_per_s_per_gpu;
+    return 0;
+}
+
+/* Sizes that a global batch or a shard group divides; when there are none, why not. */
+static int find_sizes(struct search *s, struct err *e)
+{
+    s->sizes = ARENA_NEW(s->a, uint64_t, s->max_nodes);
+    for (uint64_t n = 1; n <= s->max_nodes; n++) {
+        struct plan plan;
+        struct arena a;
+        struct err why;
+
+        arena_init(&a);
+        if (!setup_plan(s->s, n, s->layouts[0], &a, &plan, &why))
+            s->sizes[s->n_sizes++] = n;
+        else if (n == 1)
+            *e = why;
+        arena_release(&a);
+    }
+    return s->n_sizes ? 0 : -1;
+}
+
+/* In groups of a node, on one node, it is the layout that it is made of. */
+static bool redundant(const struct search *s, const char *layout, uint64_t nodes)
+{
+    const struct layout *l;
+    enum strategy st;
+    const char *full;
+    struct err e;
+
+    return nodes == 1 && s->n_layouts > 1 && !s->s->job.shard_group &&
+           !layout_resolve(layout, s->s->job.optimizer, s->a, &l, &st, &full, &e) &&
+           l->groups == GROUPS_NODE;
+}
+
+/* All choices at one size, the fastest that fits in *best (unknown: none) and the leanest in *lean. With `any` the first that fits is
+ * good enough. `each`: [n_layouts] the best of each layout, or NULL. */
+static int look(struct search *s, uint64_t nodes, bool any, struct choice *best,
+                struct choice *lean, struct choice *each, struct err *e)
+{
+    *best = *lean = (struct choice){0};
+    for (size_t i = 0; i < s->n_layouts; i++) {
+        struct choice of = {0};
+
+        for (int r = (int)s->most; r >= (int)s->least && !redundant(s, s->layouts[i], nodes); r--) {
+            struct choice c = {
+                .layout = s->layouts[i], .recompute = (enum recompute)r, .nodes = nodes};
+            struct evaluation x;
+            struct arena a;
+            int status;
+
+            arena_init(&a);
+            status = simulate(s, &c, &a, &x, e);
+            arena_release(&a);
+            if (status)
+                return -1;
+            if (!lean->known || c.bytes < lean->bytes)
+                *lean = c;
+            if (!of.known || (c.fits && c.step_ps < of.step_ps))
+                of = c;
+            if (!c.fits)
+                break; /* less recomputation takes more */
+            if (!best->known || c.step_ps < best->step_ps)
+                *best = c;
+            if (any)
+                return 0;
+        }
+        if (each)
+            each[i] = of;
+    }
+    return 0;
+}
+
+/* Index of the smallest size on which something fits, or n_sizes; the leanest that was seen in *lean. Memory does not grow with the
+ * nodes: doubling brackets the answer, bisection finds it. */
+static int smallest(struct search *s, size_t *index, struct choice *lean, struct err *e)
+{
+    size_t below = 0, end = s->n_sizes, step = 1; /* the answer is in [below, end] */
+    struct choice best;
+
+    for (size_t at = 0; at < s->n_sizes && end == s->n_sizes; step *= 2) {
+        if (look(s, s->sizes[at], true, &best, lean, NULL, e))
+            return -1;
+        if (best.known)
+            end = at;
+        else
+            below = at + 1;
+        if (at + 1 == s->n_sizes)
+            break;
+        at = num_min(at + step, s->n_sizes - 1);
+    }
+    while (below < end && end < s->n_sizes) {
+        size_t mid = below + (end - below) / 2;
+
+        if (look(s, s->sizes[mid], true, &best, lean, NULL, e))
+            return -1;
+        if (best.known)
+            end = mid;
+        else
+            below = mid + 1;
+    }
+    *index = end;
+    return 0;
+}
+
+/* ---- the answer ---- */
+
+struct answer {
+    struct evaluation
+        size[MAX_SIZES]; /* the best at the smallest size, then at at least twice the nodes each */
+    size_t n;
+    struct evaluation *layout; /* at the smallest size: the best of each, fastest first */
+    size_t n_layouts;
+};
+
+static int by_rate(const void *x, const void *y)
+{
+    const struct choice *a = x, *b = y;
+
+    if (a->fits != b->fits)
+        return a->fits ? -1 : 1;
+    if (a->step_ps != b->step_ps)
+        return a->step_ps < b->step_ps ? -1 : 1;
+    return strcmp(a->layout, b->layout);
+}
+
+static int fill(struct search *s, size_t index, struct answer *out, struct err *e)
+{
+    struct choice best, lean, *each = ARENA_NEW(s->a, struct choice, s->n_layouts);
+    size_t n = 0;
+
+    for (size_t at = index; at < s->n_sizes && out->n < MAX_SIZES; at++) {
+        if (out->n && s->sizes[at] < 2 * out->size[out->n - 1].plan->job.nodes)
+            continue;
+        if (look(s, s->sizes[at], false, &best, &lean, at == index ? each : NULL, e))
+            return -1;
+        if (!best.known) /* buckets grow with the ranks */
+            continue;
+        if (simulate(s, &best, s->a, &out->size[out->n++], e))
+            return -1;
+    }
+    for (size_t i = 0; i < s->n_layouts; i++)
+        if (each[i].known)
+            each[n++] = each[i];
+    qsort(each, n, sizeof(*each), by_rate);
+    out->layout = ARENA_NEW(s->a, struct evaluation, n);
+    for (size_t i = 0; i < n; i++)
+        if (simulate(s, &each[i], s->a, &out->layout[out->n_layouts++], e))
+            return -1;
+    return 0;
+}
+
+/* Columns of the two tables for reading. */
+enum { OF_SIZES = 1, OF_LAYOUTS = 2, OF_BOTH = 3, IF_PRICED = 4 };
+static const struct shown {
+    struct table_col col;
+    int in;
+} shown[] = {
+    {{"nodes", "nodes", TABLE_INT, 0, TABLE_AUTO}, OF_SIZES},
+    {{"gpus", "GPUs", TABLE_INT, 0, TABLE_AUTO}, OF_SIZES},
+    {{"layout", "layout", TABLE_TEXT, 0, TABLE_AUTO}, OF_BOTH},
+    {{"recompute", "recompute", TABLE_TEXT, 0, TABLE_AUTO}, OF_BOTH},
+    {{"step_ms", "step ms", TABLE_FIXED, 1, TABLE_AUTO}, OF_BOTH},
+    {{"memory_gib", "GiB", TABLE_GIB, 1, TABLE_AUTO}, OF_BOTH},
+    {{"fits", "fits", TABLE_BOOL, 0, TABLE_AUTO}, OF_LAYOUTS},
+    {{"mfu_percent", "MFU %", TABLE_FIXED, 1, TABLE_AUTO}, OF_BOTH},
+    {{"tokens_per_s_per_gpu", "tok/s/GPU", TABLE_FIXED, 0, TABLE_AUTO}, OF_BOTH},
+    {{"tokens_per_s", "tok/s", TABLE_COUNT, 0, TABLE_AUTO}, OF_SIZES},
+    {{"scaling_percent", "scaling %", TABLE_FIXED, 1, TABLE_AUTO}, OF_SIZES},
+    {{"usd_per_million_tokens", "$/Mtok", TABLE_FIXED, 3, TABLE_AUTO}, OF_BOTH | IF_PRICED},
+    {{"error_percent", "+-%", TABLE_FIXED, 0, TABLE_AUTO}, OF_BOTH},
+    {{"bottleneck", "limited by", TABLE_TEXT, 0, TABLE_AUTO}, OF_LAYOUTS},
+};
+enum { N_SHOWN = sizeof(shown) / sizeof(shown[0]) };
+
+static bool has_column(const struct table *t, const char *key)
+{
+    for (size_t i = 0; i < t->n_cols; i++)
+        if (!strcmp(t->cols[i].key, key))
+            return true;
+    return false;
+}
+
+/* `rate`: tokens a second and GPU at the smallest size. */
+static void row(struct table *t, const struct evaluation *x, double rate)
+{
+    const struct plan *p = x->plan;
+    const char *basis;
+
+    table_row(t);
+    if (has_column(t, "nodes")) {
+        table_set_u64(t, "nodes", p->job.nodes);
+        table_set_u64(t, "gpus", p->job.gpus);
+        table_set_u64(t, "tokens_per_s", (uint64_t)(x->tokens_per_s_per_gpu * p->job.gpus + 0.5));
+        table_set_double(t, "scaling_percent", 100 * x->tokens_per_s_per_gpu / rate);
+    } else {
+        table_set_bool(t, "fits", x->fits);
+        table_set_str(t, "bottleneck", x->bottleneck);
+    }
+    table_set_str(t, "layout", p->job.layout);
+    table_set_str(t, "recompute", recompute_names[p->job.recompute]);
+    table_set_double(t, "step_ms", (double)x->p.step_ps / 1e9);
+    table_set_u64(t, "memory_gib", x->p.memory.driver_bytes);
+    table_set_double(t, "mfu_percent", 100 * x->mfu);
+    table_set_double(t, "tokens_per_s_per_gpu", x->tokens_per_s_per_gpu);
+    if (has_column(t, "usd_per_million_tokens"))
+        table_set_double(t, "usd_per_million_tokens", evaluate_usd_per_mtok(x));
+    table_set_double(t, "error_percent", step_band(p, &basis));
+}
+
+/* Scripts get every column of sim and compare, and what this command adds. */
+static const struct table_col more[] = {
+    {"recompute", NULL, TABLE_TEXT, 0, TABLE_AUTO},
+    {"tokens_per_s", NULL, TABLE_FIXED, 0, TABLE_AUTO},
+    {"scaling_percent", NULL, TABLE_FIXED, 1, TABLE_AUTO},
+};
+enum { N_MORE = sizeof(more) / sizeof(more[0]) };
+
+static void full_rows(const struct evaluation *x, size_t n, double rate, struct arena *a,
+                      struct table *t)
+{
+    struct table_col *cols = ARENA_NEW(a, struct table_col, evaluate_cols_n + N_MORE);
+
+    memcpy(cols, more, sizeof(more)); /* objects stay last */
+    memcpy(cols + N_MORE, evaluate_cols, evaluate_cols_n * sizeof(*cols));
+    table_init(t, cols, evaluate_cols_n + N_MORE);
+    for (size_t i = 0; i < n; i++) {
+        evaluate_row(t, &x[i]);
+        table_set_str(t, "recompute", recompute_names[x[i].plan->job.recompute]);
+        table_set_double(t, "tokens_per_s", x[i].tokens_per_s_per_gpu * x[i].plan->job.gpus);
+        table_set_double(t, "scaling_percent", 100 * x[i].tokens_per_s_per_gpu / rate);
+    }
+}
+
+static void print_table(const struct evaluation *x, size_t n, int in, enum table_format f,
+                        double rate, struct strbuf *out)
+{
+    struct table_col cols[N_SHOWN];
+    bool priced = x[0].plan->job.price_per_gpu_hour > 0;
+    size_t k = 0;
+    struct table t;
+
+    for (size_t i = 0; i < N_SHOWN; i++)
+        if (shown[i].in & in && (priced || !(shown[i].in & IF_PRICED)))
+            cols[k++] = shown[i].col;
+    table_init(&t, cols, k);
+    for (size_t i = 0; i < n; i++)
+        row(&t, &x[i], rate);
+    table_print(&t, f, out);
+    table_release(&t);
+}
+
+static void print_text(const struct search *s, const struct answer *w, enum table_format f,
+                       struct strbuf *out)
+{
+    const struct evaluation *x = &w->size[0];
+    const struct job *j = &x->plan->job;
+    double rate = x->tokens_per_s_per_gpu;
+
+    evaluate_title(x->plan, out);
+    strbuf_printf(out, "\nThe smallest size that holds it, and at least twice the nodes each:\n\n");
+    print_table(w->size, w->n, OF_SIZES, f, rate, out);
+    strbuf_printf(out, "\nOn %u node%s, the best of each layout:\n\n", j->nodes,
+                  j->nodes == 1 ? "" : "s");
+    print_table(w->layout, w->n_layouts, OF_LAYOUTS, f, rate, out);
+    strbuf_printf(out,
+                  "\nTake %s with --recompute %s on %u node%s (%u GPUs): %.1f ms a step, %.1f of "
+                  "%.1f GiB.\n",
+                  j->layout, recompute_names[j->recompute], j->nodes, j->nodes == 1 ? "" : "s",
+                  j->gpus, (double)x->p.step_ps / 1e9, (double)x->p.memory.driver_bytes / 0x1p30,
+                  (double)x->plan->cluster.device.memory_bytes / 0x1p30);
+    strbuf_printf(out,
+                  "%llu steps simulated; fits: 5 %% head room. scaling: tokens a second and GPU "
+                  "against the smallest size. step: within +-%%\n"
+                  "where measured runs cover such a run (docs/VALIDATION.md); elsewhere read "
+                  "ratios. docs/METRICS.md has all.\n",
+                  (unsigned long long)s->n_simulated);
+}
+
+static void print_nothing(const struct search *s, const struct choice *lean, struct strbuf *out)
+{
+    strbuf_printf(out,
+                  "Nothing fits on up to %llu nodes: the leanest, %s with --recompute %s, needs "
+                  "%.1f GiB on %llu and 5 %% head room of %.1f GiB.\n",
+                  (unsigned long long)s->max_nodes, lean->layout, recompute_names[lean->recompute],
+                  (double)lean->bytes / 0x1p30, (unsigned long long)lean->nodes,
+                  (double)s->s->cluster.device.memory_bytes / 0x1p30);
+}
+
+static void print_rows(const struct search *s, const struct answer *w, enum table_format f,
+                       int argc, char **argv, struct strbuf *out)
+{
+    double rate = w->n ? w->size[0].tokens_per_s_per_gpu : 0;
+    struct table sizes, layouts;
+
+    full_rows(w->size, w->n, rate, s->a, &sizes);
+    full_rows(w->layout, w->n_layouts, rate, s->a, &layouts);
+    if (f == TABLE_AS_JSON) {
+        cJSON *doc = output_document("ballast-recommend", 1, argc, argv);
+
+        json_add_str(doc, "model", s->s->model.name);
+        json_add_str(doc, "cluster", s->s->cluster.name);
+        json_add_u64(doc, "max_nodes", s->max_nodes);
+        json_add_u64(doc, "simulated", s->n_simulated);
+        json_add_tree(doc, "rows", table_to_json(&sizes));
+        json_add_tree(doc, "layouts", table_to_json(&layouts));
+        json_print(doc, true, out);
+        strbuf_puts(out, "\n");
+        json_free(doc);
+    } else {
+        table_print(&sizes, f, out);
+    }
+    table_release(&sizes);
+    table_release(&layouts);
+}
+
+/* The layouts asked for, or all of the default ones that this optimizer has and tells apart. */
+static void choose_layouts(struct search *s, const struct opt_val *asked)
+{
+    const char **names = ARENA_NEW(s->a, const char *, N_DEFAULT), **full;
+
+    s->layouts = names;
+    if (asked->set) {
+        s->layouts = asked->list;
+        s->n_layouts = asked->n_list;
+        return;
+    }
+    full = ARENA_NEW(s->a, const char *, N_DEFAULT);
+    for (size_t i = 0; i < N_DEFAULT; i++) {
+        const struct layout *l;
+        enum strategy st;
+        struct err why;
+        bool seen = false;
+
+        if (layout_resolve(default_layouts[i], s->s->job.optimizer, s->a, &l, &st,
+                           &full[s->n_layouts], &why))
+            continue;
+        seen = s->s->job.optimizer == OPTIMIZER_ADAMW && st == STRATEGY_OWNER; /* cut freely */
+        for (size_t k = 0; k < s->n_layouts; k++)
+            seen |= !strcmp(full[k], full[s->n_layouts]);
+        if (!seen)
+            names[s->n_layouts++] = default_layouts[i];
+    }
+}
+
+static int recommend(struct setup *s, const struct opts *o, int argc, char **argv,
+                     struct strbuf *out, struct err *e)
+{
+    static const char *const found[] = {"nodes", "gpus"};
+    enum table_format f = (enum table_format)opts_get(o, "format")->u64;
+    bool asked = opts_get(o, "recompute")->set;
+    struct search x = {.s = s,
+                       .least = asked ? s->job.recompute : RECOMPUTE_NONE,
+                       .most = asked ? s->job.recompute : RECOMPUTE_FULL,
+                       .max_nodes = opts_get(o, "max-nodes")->u64,
+                       .a = &s->arena};
+    struct choice lean = {0};
+    struct answer w = {.n = 0};
+    size_t index;
+
+    for (size_t i = 0; i < sizeof(found) / sizeof(found[0]); i++)
+        if (opts_get(o, found[i])->set)
+            return err_set(e, opts_fault(o, found[i]),
+                           "%s has no place here: recommend finds the size, up to --max-nodes",
+                           opts_said(o, found[i]).s);
+    if (!x.max_nodes)
+        return err_set(e, ERR_USAGE, "--max-nodes 0: expected at least 1");
+    choose_layouts(&x, opts_get(o, "layouts"));
+    if (setup_check_used(s, x.layouts, x.n_layouts, e) || find_sizes(&x, e) ||
+        smallest(&x, &index, &lean, e) || fill(&x, index, &w, e))
+        return -1;
+    if (f == TABLE_AS_JSON || f == TABLE_AS_CSV)
+        print_rows(&x, &w, f, argc, argv, out);
+    else if (w.n)
+        print_text(&x, &w, f, out);
+    else
+        print_nothing(&x, &lean, out);
+    return w.n ? 0 : 1;
+}
+
+int cmd_recommend(int argc, char **argv, struct err *e)
+{
+    const struct command_frame frame = {
+        .usage =
+            "usage: ballast recommend MODEL --cluster CLUSTER [--max-nodes N] [options]\n\n"
+            "Finds the fewest nodes on which one training step fits, the layout and recomputation "
+            "that are\n"
+            "fastest there, and what twice, four times ... the nodes give. Simulates every choice. "
+            "MODEL: a\n"
+            "config.json or its directory, a bundled name, or block:layers=...\n"
+            "Exit status 1 when nothing fits on up to --max-nodes.\n\n",
+        .rows = rows,
+        .n_rows = sizeof(rows) / sizeof(rows[0]),
+        .layouts = "layouts",
+        .run = recommend,
+    };
+
+    return command_run(&frame, argc, argv, e);
+}
