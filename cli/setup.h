@@ -1,4 +1,4 @@
-/* cli/setup.h - what plan, sim and compare share: the job options, and from them a model, a cluster and a job. */
+/* cli/setup.h - what plan, sim, compare and recommend share: the job options, and from them a model, a cluster and a job. */
 #ifndef BALLAST_CLI_SETUP_H
 #define BALLAST_CLI_SETUP_H
 

@@ -93,7 +93,7 @@ END
     echo '.PP'
     echo 'Any other word starts a program ballast\-WORD, beside ballast or in PATH.'
     echo '.SH "JOB OPTIONS"'
-    echo 'Of plan, sim and compare; also the keys of a job file (\-\-job), with underscores.'
+    echo 'Of plan, sim, compare and recommend; also the keys of a job file (\-\-job), with underscores.'
     "$folder/ballast" compare --help | sed -n '/^Job options:/,/^$/p' | help_to_roff '' ''
     for c in $("$folder/ballast" --help | awk '/^commands:/ { on = 1; next } on && /^  [a-z]/ { print $1; next } on { exit }'); do
         case $c in exec | calibrate) continue ;; esac
