@@ -30,6 +30,13 @@ static const struct opt rows[] = {
      .max = 1u << 30,
      .dflt_note = "4096, or the model's learned positions when fewer",
      .help = "of a sequence; sizes the learned positions of mlp=gelu"},
+    {.name = "target-len",
+     .type = OPT_COUNT,
+     .meta = "TOKENS",
+     .min = 1,
+     .max = 1u << 30,
+     .dflt_note = "as seq-len",
+     .help = "of the decoder beside an encoder, for --ops"},
     {.name = "micro-batch",
      .type = OPT_COUNT,
      .meta = "SEQUENCES",
@@ -44,7 +51,7 @@ static const struct opt rows[] = {
 struct view {
     struct model m;
     enum optimizer optimizer;
-    uint64_t seq_len, micro_batch;
+    struct graph_batch batch;
     enum table_format format;
     bool all_tensors, ops;
 };
@@ -262,7 +269,7 @@ static int op_table(const struct view *v, struct table *t, struct err *e)
 
     table_init(t, op_cols, N_COLS(op_cols));
     for (uint32_t c = 0; c < v->m.n_classes; c++) {
-        if (graph_build(&v->m, c, v->micro_batch, v->seq_len, DTYPE_BF16, &g, e))
+        if (graph_build(&v->m, c, &v->batch, DTYPE_BF16, &g, e))
             return -1;
         op_rows(t, v->m.classes[c].name, &g);
     }
@@ -328,6 +335,15 @@ static void summary(const struct view *v, struct strbuf *out)
     strbuf_release(&units);
 }
 
+static void ops_title(const struct view *v, struct strbuf *out)
+{
+    strbuf_printf(out, "\noperations of a unit, micro-batch %llu, seq-len %llu",
+                  (unsigned long long)v->batch.micro_batch, (unsigned long long)v->batch.seq_len);
+    if (v->batch.target_len)
+        strbuf_printf(out, ", target-len %llu", (unsigned long long)v->batch.target_len);
+    strbuf_printf(out, ", bf16\n\n");
+}
+
 static int as_rows(const struct view *v, struct strbuf *out, struct err *e)
 {
     struct table t;
@@ -346,8 +362,7 @@ static int as_rows(const struct view *v, struct strbuf *out, struct err *e)
     if (v->ops) {
         rc = op_table(v, &t, e);
         if (v->format != TABLE_AS_CSV)
-            strbuf_printf(out, "\noperations of a unit, micro-batch %llu, seq-len %llu, bf16\n\n",
-                          (unsigned long long)v->micro_batch, (unsigned long long)v->seq_len);
+            ops_title(v, out);
         table_print(&t, v->format, out);
         table_release(&t);
     }
@@ -383,7 +398,7 @@ static int add_ops(const struct view *v, cJSON *to, struct err *e)
         struct table t;
         cJSON *o;
 
-        if (graph_build(&v->m, c, v->micro_batch, v->seq_len, DTYPE_BF16, &g, e))
+        if (graph_build(&v->m, c, &v->batch, DTYPE_BF16, &g, e))
             return -1;
         o = json_add_object(to, NULL);
         json_add_str(o, "class", v->m.classes[c].name);
@@ -434,8 +449,10 @@ static int as_json(const struct view *v, int argc, char **argv, struct strbuf *o
         add_known(o, "params", m->units[u].numel, !m->names_only);
     }
     add_tensors(v, json_add_array(doc, "tensors"));
-    json_add_u64(doc, "seq_len", v->seq_len);
-    json_add_u64(doc, "micro_batch", v->micro_batch);
+    json_add_u64(doc, "seq_len", v->batch.seq_len);
+    if (v->batch.target_len)
+        json_add_u64(doc, "target_len", v->batch.target_len);
+    json_add_u64(doc, "micro_batch", v->batch.micro_batch);
     rc = add_ops(v, json_add_array(doc, "ops"), e);
     if (!rc) {
         json_print(doc, true, out);
@@ -469,32 +486,38 @@ static int list(struct arena *a, struct table *t, struct err *e)
 
 static int view_init(struct view *v, const struct opts *o, struct arena *a, struct err *e)
 {
-    const struct opt_val *seq = opts_get(o, "seq-len");
+    const struct opt_val *seq = opts_get(o, "seq-len"), *target = opts_get(o, "target-len");
     struct model_options mo;
 
     v->optimizer = (enum optimizer)opts_get(o, "optimizer")->u64;
-    v->micro_batch = opts_get(o, "micro-batch")->u64;
+    v->batch.micro_batch = opts_get(o, "micro-batch")->u64;
     v->format = (enum table_format)opts_get(o, "format")->u64;
     v->all_tensors = opts_get(o, "tensors")->set;
     v->ops = opts_get(o, "ops")->set;
-    v->seq_len = seq->set ? seq->u64 : 4096;
+    v->batch.seq_len = seq->set ? seq->u64 : 4096;
     if (v->format == TABLE_AS_CSV && v->all_tensors && v->ops)
         return err_set(e, ERR_USAGE, "--format csv holds one table: --tensors or --ops, not both");
     if (model_opts_read(o, &mo, e))
         return -1;
-    mo.seq_len = v->seq_len;
+    mo.seq_len = v->batch.seq_len;
     mo.incomplete_ok = true;
     if (model_load_with(o->pos[0], &mo, a, &v->m, e))
         return -1;
     if (v->m.names_only && v->ops)
         return err_set(e, ERR_INVALID, "--ops: %s", v->m.incomplete);
-    if (v->m.max_seq_len && v->seq_len > v->m.max_seq_len) {
+    if (model_bridge(&v->m) != MODEL_NONE)
+        v->batch.target_len = target->set ? target->u64 : v->batch.seq_len;
+    else if (target->set)
+        return err_set(e, ERR_INVALID,
+                       "--target-len %llu: '%.100s' has no decoder beside an encoder",
+                       (unsigned long long)target->u64, v->m.name);
+    if (v->m.max_seq_len && v->batch.seq_len > v->m.max_seq_len) {
         if (seq->set)
             return err_set(e, ERR_INVALID,
                            "--seq-len is %llu, and '%.100s' has learned positions for %llu tokens",
-                           (unsigned long long)v->seq_len, v->m.name,
+                           (unsigned long long)v->batch.seq_len, v->m.name,
                            (unsigned long long)v->m.max_seq_len);
-        v->seq_len = v->m.max_seq_len;
+        v->batch.seq_len = v->m.max_seq_len;
     }
     return 0;
 }

@@ -68,7 +68,7 @@ int evaluate(struct plan *plan, const struct sim_options *o, struct arena *a,
     out->plan = plan;
     if (!o->serial) { /* else as ballast exec runs it */
         costs = *framework_costs(j->framework);
-        costs.unfused = job_unfused_attention(j);
+        costs.unfused = job_unfused_attention(j, &plan->model);
         if (j->loss == LOSS_FUSED)
             costs.logit_bytes = 0;
         else if (j->loss == LOSS_EAGER)
@@ -84,7 +84,7 @@ int evaluate(struct plan *plan, const struct sim_options *o, struct arena *a,
         return err_prefix(e, "layout '%s'", plan->layout_full);
     s = (double)out->p.step_ps / 1e12;
     out->tokens_per_s_per_gpu = tokens / s;
-    out->mfu = graph_model_flops_per_token(&plan->model, j->seq_len) * tokens / s /
+    out->mfu = graph_model_flops_per_token(&plan->model, j->seq_len, j->target_len) * tokens / s /
                plan->cluster.device.peak_flops;
     out->fits =
         1.05 * (double)out->p.memory.driver_bytes <= (double)plan->cluster.device.memory_bytes;
@@ -307,12 +307,14 @@ void evaluate_title(const struct plan *plan, struct strbuf *out)
     strbuf_printf(out, "%s", optimizer_name(j->optimizer));
     if (j->optimizer == OPTIMIZER_MUON)
         strbuf_printf(out, " (%u NS steps)", j->ns_steps);
+    strbuf_printf(out, ", %llu", (unsigned long long)j->seq_len);
+    if (j->target_len)
+        strbuf_printf(out, " + %llu", (unsigned long long)j->target_len);
     strbuf_printf(out,
-                  ", %llu tokens x %llu x %llu a GPU; %s parameters, %s gradients, %s states%s; %s "
+                  " tokens x %llu x %llu a GPU; %s parameters, %s gradients, %s states%s; %s "
                   "recomputation\n",
-                  (unsigned long long)j->seq_len, (unsigned long long)j->micro_batch,
-                  (unsigned long long)j->grad_accum, dtype_name(j->param_dtype),
-                  dtype_name(j->grad_dtype), dtype_name(j->state_dtype),
+                  (unsigned long long)j->micro_batch, (unsigned long long)j->grad_accum,
+                  dtype_name(j->param_dtype), dtype_name(j->grad_dtype), dtype_name(j->state_dtype),
                   j->master_weights ? " + master" : "", recomputes[j->recompute]);
     if (j->price_per_gpu_hour > 0)
         strbuf_printf(out, "%.4g $ a GPU and hour\n", j->price_per_gpu_hour);

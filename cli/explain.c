@@ -246,7 +246,7 @@ static void try_fused(struct search *s)
 {
     struct plan p = again(s);
 
-    if (job_unfused_attention(&p.job)) {
+    if (job_unfused_attention(&p.job, &p.model)) {
         p.job.attention = ATTENTION_FLASH;
         try_it(s, &p, false, "--attention flash", "kernels of its own");
     }

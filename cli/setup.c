@@ -104,6 +104,13 @@ const struct opt setup_options[] = {
      .min = 1,
      .max = MAX_SIZE,
      .help = "tokens of a sequence (at most a model's learned positions)"},
+    {.name = "target-len",
+     .type = OPT_COUNT,
+     .meta = "TOKENS",
+     .dflt_note = "as seq-len",
+     .min = 1,
+     .max = MAX_SIZE,
+     .help = "tokens of a sequence of the decoder, where seq-len is the encoder's (T5)"},
     {.name = "micro-batch",
      .type = OPT_COUNT,
      .meta = "SEQUENCES",
@@ -226,7 +233,8 @@ const struct opt setup_options[] = {
      .dflt = "auto",
      .help = "one fused kernel, or scores that pass through memory and are kept for backward; "
              "auto: the "
-             "framework's, unfused in megatron-deepspeed alone"},
+             "framework's, unfused in megatron-deepspeed, and "
+             "with relative positions"},
     {.name = "loss",
      .type = OPT_CHOICE,
      .choices = losses,
@@ -397,6 +405,13 @@ static int read_job(struct setup *s, struct err *e)
             opts_get(o, "price")->set ? opts_get(o, "price")->d : s->cluster.price_per_gpu_hour,
     };
     read_precision(o, j);
+    if (model_bridge(&s->model) != MODEL_NONE)
+        j->target_len =
+            opts_get(o, "target-len")->set ? opts_get(o, "target-len")->u64 : j->seq_len;
+    else if (opts_get(o, "target-len")->set)
+        return err_set(e, ERR_INVALID, "%s %llu: '%s' has no decoder beside an encoder",
+                       opts_said(o, "target-len").s,
+                       (unsigned long long)opts_get(o, "target-len")->u64, s->model.name);
     if (planner_objectives(j->objective, order, &n, e))
         return opts_get(o, "objective")->set == OPT_FROM_JSON
                    ? err_prefix(e, "'%s'", opts_get(o, "job")->text)

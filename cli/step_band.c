@@ -74,14 +74,26 @@ static bool as_bundled(const struct cluster *c)
 }
 
 /* Whether asked for or not. */
-static bool as_the_framework_has_it(const struct job *j)
+static bool as_the_framework_has_it(const struct job *j, const struct model *m)
 {
     struct job unasked = *j;
 
     unasked.attention = ATTENTION_AUTO;
     unasked.loss = LOSS_AUTO;
-    return job_unfused_attention(j) == job_unfused_attention(&unasked) &&
+    return job_unfused_attention(j, m) == job_unfused_attention(&unasked, m) &&
            job_eager_loss(j) == job_eager_loss(&unasked) && j->loss != LOSS_FUSED;
+}
+
+/* No run of an encoder of words is among those that were measured. */
+static bool has_encoder(const struct model *m)
+{
+    bool words = false, full = false;
+
+    for (uint32_t c = 0; c < m->n_classes; c++) {
+        words |= m->classes[c].kind == UNIT_EMBED;
+        full |= m->classes[c].kind == UNIT_LAYER && !m->classes[c].causal;
+    }
+    return words && full;
 }
 
 /* Jobs of the kind that was measured: a bundled machine as it is, models and sequences of the size of the rows, 16-bit parameters. */
@@ -89,10 +101,11 @@ static bool usual(const struct plan *plan, bool muon)
 {
     const struct job *j = &plan->job;
 
-    return plan->model.total_params >= (muon ? 1e9 : 1e8) && j->seq_len >= 1024 &&
-           j->seq_len <= 16384 && j->param_dtype != DTYPE_FP32 && j->ns_steps <= 5 &&
-           as_the_framework_has_it(j) && !j->ns_symmetric && !j->cuda_graphs && !j->fp8 &&
-           !j->overlap_refresh && !(j->sync_last && j->grad_accum > 1) && !j->reshard_never;
+    return !has_encoder(&plan->model) && plan->model.total_params >= (muon ? 1e9 : 1e8) &&
+           j->seq_len >= 1024 && j->seq_len <= 16384 && j->param_dtype != DTYPE_FP32 &&
+           j->ns_steps <= 5 && as_the_framework_has_it(j, &plan->model) && !j->ns_symmetric &&
+           !j->cuda_graphs && !j->fp8 && !j->overlap_refresh &&
+           !(j->sync_last && j->grad_accum > 1) && !j->reshard_never;
 }
 
 double step_band(const struct plan *plan, const char **basis)

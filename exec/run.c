@@ -193,7 +193,7 @@ struct run_view run_expert(struct exec_run *r, const struct operand *x, const st
                            uint32_t e)
 {
     const struct buffer *b = &r->p->buffers[x->buffer];
-    uint32_t unit = (uint32_t)((int64_t)i->unit + x->d_unit), t;
+    uint32_t unit = (uint32_t)buffer_unit(b, i->unit, x->d_unit), t;
     struct run_buffer *at;
     struct run_view v = {.dtype = b->dtype};
 
@@ -319,7 +319,7 @@ static int play(void *ctx, const struct instance *i)
     time.start = r->b->lib->record(r->b, r->stream);
     for (uint32_t k = 0; k < o->n_lives; k++) {
         const struct life *l = &o->lives[k];
-        int64_t unit = (int64_t)i->unit + l->d_unit;
+        int64_t unit = buffer_unit(&r->p->buffers[l->buffer], i->unit, l->d_unit);
         uint64_t bytes;
 
         if (l->release || unit < 0 || unit >= r->p->model->n_units)
@@ -348,7 +348,7 @@ static int play(void *ctx, const struct instance *i)
         return failed_at(r, i);
     for (uint32_t k = 0; k < o->n_lives; k++) {
         const struct life *l = &o->lives[k];
-        int64_t unit = (int64_t)i->unit + l->d_unit;
+        int64_t unit = buffer_unit(&r->p->buffers[l->buffer], i->unit, l->d_unit);
 
         if (l->release && unit >= 0 && unit < r->p->model->n_units)
             release(r, l->buffer, (uint32_t)unit, micro_of(r, l->buffer, i->micro));
@@ -539,6 +539,7 @@ int exec_init(struct exec_run *r, const struct plan *plan, const struct program 
               struct backend *b, const struct run_options *o, struct err *e)
 {
     const struct job *j = &plan->job;
+    const struct graph_batch batch = job_batch(j);
     uint64_t last;
 
     memset(r, 0, sizeof(*r));
@@ -557,7 +558,7 @@ int exec_init(struct exec_run *r, const struct plan *plan, const struct program 
     held_init(&r->held, plan, p, r->place, &r->arena);
     r->graphs = ARENA_NEW(&r->arena, struct unit_graph, p->model->n_classes);
     for (uint32_t c = 0; c < p->model->n_classes; c++)
-        if (graph_build(p->model, c, j->micro_batch, j->seq_len, j->param_dtype, &r->graphs[c], e))
+        if (graph_build(p->model, c, &batch, j->param_dtype, &r->graphs[c], e))
             return -1;
     for (uint32_t k = 0; k < p->n_buffers; k++)
         if (p->buffers[k].persistent)

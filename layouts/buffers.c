@@ -159,6 +159,41 @@ static uint64_t padded_bytes(struct lower *l, uint32_t u)
     return most * l->shards;
 }
 
+/* What units make for later ones, and who reads it: the one place that looks for them. */
+static void carried_buffers(struct lower *l)
+{
+    for (int c = 0; c < CARRIED_N; c++)
+        l->carried[c].value = l->carried[c].grad = l->carried[c].first = l->carried[c].last =
+            PROGRAM_NONE;
+    for (uint32_t u = 0; u < l->m->n_units; u++) {
+        const struct unit_graph *g = &l->graphs[l->m->units[u].class_id];
+
+        for (uint32_t i = 0; i < g->n_ops; i++)
+            for (uint32_t k = 0; k < g->ops[i].n_in; k++) {
+                enum carry c = g->values[g->ops[i].in[k]].carried;
+
+                l->carried[c].last = u;
+                if (l->carried[c].first == PROGRAM_NONE)
+                    l->carried[c].first = u;
+            }
+        for (uint32_t v = 0; v < g->n_values; v++) {
+            enum carry c = g->values[v].carried;
+            struct buffer b = {.part = MEM_ACTIVATIONS,
+                               .dtype = l->j->param_dtype,
+                               .rule = SIZE_CONST,
+                               .bytes = g->values[v].bytes,
+                               .one = true};
+
+            if (c == CARRIED_NONE || l->carried[c].value != PROGRAM_NONE)
+                continue;
+            b.name = arena_printf(l->a, "act.%s", carried_name(c));
+            l->carried[c].value = program_add_buffer(&l->b, &b);
+            b.name = arena_printf(l->a, "grad.%s", carried_name(c));
+            l->carried[c].grad = program_add_buffer(&l->b, &b);
+        }
+    }
+}
+
 void step_buffers(struct lower *l)
 {
     const struct job *j = l->j;
@@ -187,6 +222,7 @@ void step_buffers(struct lower *l)
                                                            .rule = SIZE_SEGMENTS,
                                                            .table = l->move.grad_table});
     }
+    carried_buffers(l);
     l->values = arena_alloc(l->a, l->m->n_classes, sizeof(*l->values));
     l->value_grads = arena_alloc(l->a, l->m->n_classes, sizeof(*l->value_grads));
     memset(l->values, 0xff, l->m->n_classes * sizeof(*l->values));

@@ -5,7 +5,7 @@
 /* Value v must be there in backward: kept from forward, or made again from what is. */
 static void want(struct class_lives *k, uint32_t v)
 {
-    if (v == 0 || k->kept[v] || k->recomputed[v])
+    if (v == 0 || k->outside[v] || k->kept[v] || k->recomputed[v])
         return;
     k->recomputed[v] = true;
     for (uint32_t i = 0; i < k->g->n_ops; i++)
@@ -68,6 +68,8 @@ void lives_retain(struct class_lives *k, enum recompute mode, enum framework f)
             const struct graph_op *o = &g->ops[i];
             bool again = g->values[o->out].needed && !k->kept[o->out] && !k->outside[o->out];
 
+            if (k->outside[o->out])
+                continue;
             for (uint32_t n = i + 1; n < g->n_ops && !again; n++)
                 for (uint32_t x = 0; x < g->ops[n].n_in; x++)
                     again |= made_again(k, &g->ops[n]) && g->ops[n].in[x] == o->out;

@@ -24,8 +24,8 @@ struct class_lives {
     const struct unit_class *c;
     bool kept[GRAPH_MAX_VALUES]; /* from forward to backward */
     bool recomputed[GRAPH_MAX_VALUES];
-    bool outside
-        [GRAPH_MAX_VALUES]; /* the unit's input, or its output where the next unit takes it */
+    bool outside[GRAPH_MAX_VALUES]; /* the unit's output where the next unit takes it, and what is
+                                       carried from unit to unit */
     struct pass forward, backward;
 };
 

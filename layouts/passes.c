@@ -1,13 +1,18 @@
 /* The kernels of a pass over a unit: what each reads and writes, and which values and gradients live how long. */
 #include "layouts/emit.h"
 
-/* The unit's input is its own; what leaves it is the next unit's input. */
+#include <string.h>
+
+/* The unit's input is its own; what leaves it is the next unit's input; what is carried has buffers of its own. */
 static void value_operand(struct lower *l, struct emit *x, uint32_t class_id,
                           const struct class_lives *k, uint32_t v, bool grad, enum access access)
 {
     uint32_t shared = grad ? l->input_grads : l->inputs;
+    enum carry c = k->g->values[v].carried;
 
-    if (v == 0)
+    if (c != CARRIED_NONE)
+        emit_operand(x, grad ? l->carried[c].grad : l->carried[c].value, OPERAND_WHOLE, access);
+    else if (v == 0)
         emit_operand(x, shared, OPERAND_WHOLE, access);
     else if (k->outside[v])
         emit_operand_of(x, shared, OPERAND_WHOLE, 1, access);
@@ -15,10 +20,10 @@ static void value_operand(struct lower *l, struct emit *x, uint32_t class_id,
         emit_operand(x, value_buffer(l, class_id, v, grad), OPERAND_WHOLE, access);
 }
 
-static void weight_operands(struct lower *l, struct emit *x, const struct graph_op *o,
-                            uint32_t buffer, enum access access)
+static void weight_operands(struct lower *l, struct emit *x, uint32_t class_id,
+                            const struct graph_op *o, uint32_t buffer, enum access access)
 {
-    int32_t d_unit = o->weight_of_embedding ? -(int32_t)last_unit(l) : 0;
+    int32_t d_unit = o->weight_of_embedding ? -(int32_t)unit_of_class(l, class_id) : 0;
 
     if (o->weight != MODEL_NONE)
         emit_operand_of(x, buffer, o->weight, d_unit, access);
@@ -46,7 +51,7 @@ static void entry_operands(struct lower *l, struct emit *x, uint32_t class_id,
     if (at.part >= 0 && o->beside)
         value_operand(l, x, class_id, k, o->beside, false, ACCESS_READ);
     if (!wgrad)
-        weight_operands(l, x, o, l->weights, ACCESS_READ);
+        weight_operands(l, x, class_id, o, l->weights, ACCESS_READ);
     if (at.part < 0 && o->beside)
         value_operand(l, x, class_id, k, o->beside, false, ACCESS_WRITE);
     if (at.part < 0)
@@ -56,7 +61,7 @@ static void entry_operands(struct lower *l, struct emit *x, uint32_t class_id,
             if (!(k->c->kind == UNIT_EMBED && o->in[i] == 0)) /* tokens have no gradient */
                 value_operand(l, x, class_id, k, o->in[i], true, ACCESS_ADD);
     if (at.part >= 0 && !dgrad)
-        weight_operands(l, x, o, l->grads, ACCESS_ADD);
+        weight_operands(l, x, class_id, o, l->grads, ACCESS_ADD);
     if (o->counts != MODEL_NONE)
         value_operand(l, x, class_id, k, o->counts, false, ACCESS_READ);
 }
@@ -70,7 +75,9 @@ static void entry_lives(struct lower *l, struct emit *x, uint32_t class_id,
     const struct graph_op *o = &g->ops[p->list[i].op];
 
     if (p->list[i].part < 0) {
-        if (k->outside[o->out] && !backward)
+        if (g->values[o->out].carried != CARRIED_NONE)
+            emit_life(x, l->carried[g->values[o->out].carried].value, 0, false);
+        else if (k->outside[o->out] && !backward)
             emit_life(x, l->inputs, +1, false);
         else if (!k->outside[o->out] && !(backward && k->kept[o->out]))
             emit_life(x, value_buffer(l, class_id, o->out, false), 0, false);
@@ -104,7 +111,9 @@ static void entry_lives(struct lower *l, struct emit *x, uint32_t class_id,
         }
         if (first == i && !k->outside[v])
             emit_life(x, v == 0 ? l->input_grads : value_buffer(l, class_id, v, true), 0, false);
-        if (done == i)
+        if (done == i && g->values[v].carried != CARRIED_NONE)
+            emit_life(x, l->carried[g->values[v].carried].grad, 0, true);
+        else if (done == i)
             emit_life(x, k->outside[v] ? l->input_grads : value_buffer(l, class_id, v, true),
                       k->outside[v] ? +1 : 0, true);
     }
@@ -128,14 +137,14 @@ static uint64_t made_grad_bytes(const struct lower *l, const struct unit *u,
 }
 
 /* Reserves what entry i makes of the unit's gradients; the first entry of a pass also what no kernel makes. The
- * gradients of a tied embedding are there already. */
+ * gradients of a table that other units share are there already. */
 static void entry_grads(struct lower *l, struct emit *x, uint32_t class_id, const struct pass *p,
                         const struct unit_graph *g, uint32_t i)
 {
     uint32_t u = unit_of_class(l, class_id);
     uint64_t all = dtype_bytes(l->j->grad_dtype, l->m->units[u].numel), made = 0, bytes;
 
-    if (l->move.full_grads || (u == 0 && l->m->tied))
+    if (l->move.full_grads || (u == 0 && model_shares_table(l->m)))
         return;
     for (uint32_t n = 0; n < p->n; n++)
         made += made_grad_bytes(l, &l->m->units[u], &g->ops[p->list[n].op], p->list[n].part);
@@ -172,19 +181,27 @@ static void eager_loss(struct lower *l, struct emit *x)
  * gradients of both. */
 static void eager_scores(struct lower *l, struct emit *x, const struct graph_op *o)
 {
+    uint64_t bytes =
+        2 * dtype_bytes(l->j->param_dtype, o->forward.batch * o->forward.m * o->forward.n);
+    uint32_t k = 0;
+
     if (!o->beside)
         return;
-    if (l->scores == PROGRAM_NONE)
-        l->scores = program_add_buffer(
-            &l->b, &(struct buffer){
-                       .name = "attention.scores",
-                       .part = MEM_ACTIVATIONS,
-                       .dtype = l->j->param_dtype,
-                       .rule = SIZE_CONST,
-                       .bytes = 2 * dtype_bytes(l->j->param_dtype,
-                                                o->forward.batch * o->forward.m * o->forward.n)});
-    emit_life(x, l->scores, 0, false);
-    emit_life(x, l->scores, 0, true);
+    while (k < l->p->n_buffers && !(l->p->buffers[k].bytes == bytes &&
+                                    !strncmp(l->p->buffers[k].name, "attention.scores", 16)))
+        k++;
+    if (k == l->p->n_buffers)
+        k = program_add_buffer(
+            &l->b,
+            &(struct buffer){.name = ++l->n_scores > 1
+                                         ? arena_printf(l->a, "attention.scores.%u", l->n_scores)
+                                         : "attention.scores",
+                             .part = MEM_ACTIVATIONS,
+                             .dtype = l->j->param_dtype,
+                             .rule = SIZE_CONST,
+                             .bytes = bytes});
+    emit_life(x, k, 0, false);
+    emit_life(x, k, 0, true);
 }
 
 void emit_pass(struct lower *l, uint32_t class_id, const struct class_lives *k, bool backward)

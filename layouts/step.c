@@ -29,6 +29,8 @@ void lower_groups(struct lower *l, uint32_t shards)
 int lower_begin(struct lower *l, const struct plan *plan, struct arena *a, struct program *p,
                 struct err *e)
 {
+    const struct graph_batch batch = job_batch(&plan->job);
+
     memset(l, 0, sizeof(*l));
     memset(p, 0, sizeof(*p));
     l->plan = plan;
@@ -45,9 +47,8 @@ int lower_begin(struct lower *l, const struct plan *plan, struct arena *a, struc
     p->n_micro = (uint32_t)plan->job.grad_accum;
     l->graphs = ARENA_NEW(a, struct unit_graph, l->m->n_classes);
     for (uint32_t c = 0; c < l->m->n_classes; c++) {
-        if (graph_build(l->m, c, l->j->micro_batch, l->j->seq_len, l->j->param_dtype, &l->graphs[c],
-                        e) ||
-            (job_unfused_attention(l->j) &&
+        if (graph_build(l->m, c, &batch, l->j->param_dtype, &l->graphs[c], e) ||
+            (job_unfused_attention(l->j, l->m) &&
              graph_unfuse_attention(&l->graphs[c], l->j->param_dtype, e)))
             return -1;
         if (l->j->loss == LOSS_FUSED)
@@ -66,11 +67,12 @@ int lower_begin(struct lower *l, const struct plan *plan, struct arena *a, struc
                                 .reduce_algo = l->j->gather};
     l->params = l->states = l->master = PROGRAM_NONE;
     l->padded = l->weights = l->inputs = l->input_grads = l->grads = l->grad_shard = l->grad_owned =
-        l->held = l->eager = l->scores = PROGRAM_NONE;
+        l->held = l->eager = PROGRAM_NONE;
     l->kept = ARENA_NEW(a, bool, l->m->n_units);
     l->not_kept = ARENA_NEW(a, bool, l->m->n_units);
     for (uint32_t u = 0; u < l->m->n_units; u++) {
-        l->kept[u] = l->j->reshard_never || u == last_unit(l) || (u == 0 && l->m->tied);
+        l->kept[u] =
+            l->j->reshard_never || u == last_unit(l) || (u == 0 && model_shares_table(l->m));
         l->not_kept[u] = !l->kept[u];
     }
     return 0;
@@ -252,11 +254,22 @@ static void backward_begin(struct lower *l, const uint32_t *gathers, uint32_t n)
     for (uint32_t i = 0; i < n; i++)
         emit_wait(&x, gathers[i], 0, 0);
     emit_add(l, &x);
-    if (!l->move.full_grads && l->m->tied) {
-        /* the head's product already adds to the embedding's gradient */
+    if (!l->move.full_grads && model_shares_table(l->m)) {
+        /* the head's product, or the decoder's look-ups, already add to the embedding's gradient */
+        uint32_t u = l->m->tied ? last_unit(l) : model_bridge(l->m);
+
         emit_init(&x, "backward.begin.tied", OP_MARK, PHASE_BACKWARD, STREAM_COMPUTE);
-        x.op.guard.units = unit_mask(l, last_unit(l));
-        emit_life(&x, l->grads, -(int32_t)last_unit(l), false);
+        x.op.guard.units = unit_mask(l, u);
+        emit_life(&x, l->grads, -(int32_t)u, false);
+        emit_add(l, &x);
+    }
+    for (int c = CARRIED_NONE + 1; c < CARRIED_N; c++) { /* gradients that all readers add to */
+        if (l->carried[c].value == PROGRAM_NONE)
+            continue;
+        emit_init(&x, arena_printf(l->a, "backward.begin.%s", carried_name((enum carry)c)), OP_MARK,
+                  PHASE_BACKWARD, STREAM_COMPUTE);
+        x.op.guard.units = unit_mask(l, l->carried[c].last);
+        emit_life(&x, l->carried[c].grad, 0, false);
         emit_add(l, &x);
     }
 }
@@ -282,6 +295,16 @@ static void backward_loop(struct lower *l, const struct class_lives *classes)
         emit_copies(l, PHASE_BACKWARD, "copy_out", l->not_kept, l->j->param_dtype, WHEN_ALWAYS);
     for (uint32_t c = 0; c < l->m->n_classes; c++)
         emit_pass(l, c, &classes[c], true);
+    for (int c = CARRIED_NONE + 1; c < CARRIED_N;
+         c++) { /* nobody reads it after its first reader's backward */
+        if (l->carried[c].value == PROGRAM_NONE)
+            continue;
+        emit_init(&x, arena_printf(l->a, "backward.end.%s", carried_name((enum carry)c)), OP_MARK,
+                  PHASE_BACKWARD, STREAM_COMPUTE);
+        x.op.guard.units = unit_mask(l, l->carried[c].first);
+        emit_life(&x, l->carried[c].value, 0, true);
+        emit_add(l, &x);
+    }
     emit_copies(l, PHASE_BACKWARD, "copy_in", NULL, l->j->grad_dtype, l->move.reduce_when);
     if (l->m->classes[l->m->units[0].class_id].kind != UNIT_EMBED) {
         /* without an embedding nobody takes the gradient of the first layer's input (it has no bytes) */
@@ -346,6 +369,8 @@ void lower_forward_backward(struct lower *l)
         k->c = &l->m->classes[c];
         if (k->c->kind != UNIT_HEAD)
             k->outside[k->g->output] = true;
+        for (uint32_t v = 0; v < k->g->n_values; v++)
+            k->outside[v] |= k->g->values[v].carried != CARRIED_NONE;
         lives_retain(k, k->c->kind == UNIT_LAYER ? l->j->recompute : RECOMPUTE_NONE,
                      l->j->framework);
         lives_passes(k);

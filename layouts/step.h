@@ -51,7 +51,12 @@ struct lower {
     bool *not_kept;
     /* ids of buffers; `weights` is what kernels read: gathered units, or the parameters themselves */
     uint32_t params, states, master, weights, padded, inputs, input_grads, grads, grad_shard,
-        grad_owned, held, eager, scores;
+        grad_owned, held, eager;
+    uint32_t n_scores; /* buffers of what unfused attention holds while it runs, one a size */
+    /* what a unit makes for later ones: its buffers, the first and last unit that reads it */
+    struct {
+        uint32_t value, grad, first, last;
+    } carried[CARRIED_N];
     uint32_t (*values)[GRAPH_MAX_VALUES];
     uint32_t (*value_grads)[GRAPH_MAX_VALUES];
     /* ids of operations that others wait for */

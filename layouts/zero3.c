@@ -133,7 +133,8 @@ int zero3_formula(const struct plan *plan, uint64_t bytes[PHASE_N], struct err *
             part_chunk_bytes(plan, u, j->param_dtype) + part_owned_bytes(plan, u, j->param_dtype);
 
         gather += all;
-        if (!j->reshard_never && u + 1 < plan->model.n_units && !(u == 0 && plan->model.tied))
+        if (!j->reshard_never && u + 1 < plan->model.n_units &&
+            !(u == 0 && model_shares_table(&plan->model)))
             again += all;
         grads +=
             part_chunk_bytes(plan, u, j->grad_dtype) + part_owned_bytes(plan, u, j->grad_dtype);

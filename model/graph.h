@@ -4,7 +4,8 @@
  * backward needs, so that one walk gives FLOPs, HBM traffic, which activations must be kept, and the backward list.
  * Sources: transformer shapes as Hugging Face's modelling code builds them; FLOPs by counting multiply-adds as 2
  * (GEMM 2mnk; attention 2*batch*heads*pairs*(head_dim + v_head_dim), where pairs is seq^2, half of it when a causal
- * kernel skips the upper triangle, window*seq - window^2/2 in a window that slides, chunk*seq/2 in whole chunks);
+ * kernel skips the upper triangle, window*seq - window^2/2 in a window that slides, chunk*seq/2 in whole chunks;
+ * a decoder's tokens times the encoder's where it attends to those);
  * HBM bytes by counting each operand once (a fused kernel's compulsory traffic).
  */
 #ifndef BALLAST_MODEL_GRAPH_H
@@ -40,6 +41,8 @@
     X(KERNEL_RELU_BACKWARD, "relu_backward", 'E')                                                  \
     X(KERNEL_RELU2, "relu2", 'E') /* relu(x)^2 */                                                  \
     X(KERNEL_RELU2_BACKWARD, "relu2_backward", 'E')                                                \
+    X(KERNEL_TANH, "tanh", 'E')                                                                    \
+    X(KERNEL_TANH_BACKWARD, "tanh_backward", 'E')                                                  \
     X(KERNEL_SIGMOID_GATE, "sigmoid_gate", 'E') /* x * sigmoid(g) */                               \
     X(KERNEL_SIGMOID_GATE_BACKWARD, "sigmoid_gate_backward", 'E')                                  \
     X(KERNEL_CONV1D, "conv1d", 'E') /* causal, a filter a channel, and SiLU */                     \
@@ -85,16 +88,32 @@ struct kernel_call {
     bool fp8;       /* GEMM: operands cast to fp8 as they come, result in 16 bits */
     bool symmetric; /* Newton-Schulz: of symmetric products one triangle is worked */
     bool fp32;      /* GEMM and attention: operands of 4 bytes, else of 2 (bf16, fp16) */
+    bool biased;    /* attention: something of every score's own is read and added to it */
 };
 
 enum { GRAPH_MAX_IN = 4, GRAPH_MAX_VALUES = 49, GRAPH_MAX_OPS = 48 };
 
+/* Values that one unit makes and later ones read. They live from there until that unit is done with backward; their
+ * gradients, from the last reader's backward to the maker's, sum over the readers.
+ * ENCODED: the encoder's output, which the layers of the decoder attend to. BIAS: relative positions of one layer of a
+ * stack, which all its layers add to their scores. */
+#define CARRIED(X)                                                                                 \
+    X(CARRIED_NONE, "none")                                                                        \
+    X(CARRIED_ENCODED, "encoded")                                                                  \
+    X(CARRIED_BIAS, "bias")                                                                        \
+    X(CARRIED_DECODER_BIAS, "decoder_bias")
+#define CARRIED_ENUM(c, name) c,
+enum carry { CARRIED(CARRIED_ENUM) CARRIED_N };
+#undef CARRIED_ENUM
+const char *carried_name(enum carry c);
+
 struct graph_value {
     const char *name;
-    uint64_t bytes; /* of one micro-batch */
-    bool needed;    /* the backward of some op reads it */
-    bool heavy;     /* made by a GEMM, attention or a scan: selective recomputation may save it */
-    bool logits;    /* of the vocabulary's size */
+    enum carry carried; /* NONE: the unit's own */
+    uint64_t bytes;     /* of one micro-batch */
+    bool needed;        /* the backward of some op reads it */
+    bool heavy;  /* made by a GEMM, attention or a scan: selective recomputation may save it */
+    bool logits; /* of the vocabulary's size */
 };
 
 struct graph_op {
@@ -126,9 +145,17 @@ struct unit_graph {
     uint64_t forward_flops, backward_flops;
 };
 
-/* Build the graph of class `c` of model m for `micro_batch` sequences of `seq_len` tokens with activations of `act`.
- * ERR_OVERFLOW when a product passes 2^63. */
-int graph_build(const struct model *m, uint32_t class_id, uint64_t micro_batch, uint64_t seq_len,
+/* What a rank takes at once: sequences, their tokens, and those of their targets where a decoder stands beside an
+ * encoder (0: as many). */
+struct graph_batch {
+    uint64_t micro_batch, seq_len, target_len;
+};
+/* Tokens of a sequence that the units of a stack work on. */
+uint64_t graph_tokens(const struct graph_batch *n, enum stack_kind s);
+
+/* Build the graph of class `c` of model m for such a batch with activations of `act`. ERR_OVERFLOW when a product passes
+ * 2^63. */
+int graph_build(const struct model *m, uint32_t class_id, const struct graph_batch *n,
                 enum dtype act, struct unit_graph *g, struct err *e);
 
 /* Attention whose scores pass through memory: each operation keeps, for backward, the softmax and the dropout's result in `act` and a
@@ -142,8 +169,10 @@ void graph_fuse_loss(struct unit_graph *g);
 
 /* Model FLOPs of one token, forward and backward (MFU's numerator, docs/METRICS.md): 6 per parameter that a token meets
  * without look-ups, plus 12*layers*hidden*seq for attention, not halved for causal masks or windows; hidden is that of
- * the heads, and layers without attention count nothing. */
-double graph_model_flops_per_token(const struct model *m, uint64_t seq_len);
+ * the heads, and layers without attention count nothing. Beside an encoder's tokens, which are the ones that count as
+ * such, stand the decoder's: a parameter counts for the tokens that it meets, attention for pairs of query and key. A
+ * pooler meets one token of a sequence. */
+double graph_model_flops_per_token(const struct model *m, uint64_t seq_len, uint64_t target_len);
 
 /* Can exec run every operation of the model on sequences of seq_len tokens? ERR_UNSUPPORTED names the first that it
  * cannot, with its class. */

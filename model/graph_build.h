@@ -10,8 +10,9 @@ struct build {
     const struct unit_class *c;
     struct unit_graph *g;
     enum dtype act;
-    uint64_t tokens, seq, micro;
-    bool overflow; /* of any product or sum below */
+    uint64_t tokens, seq, micro; /* of the unit's stack */
+    uint64_t source, target;     /* tokens of a sequence of encoder and decoder */
+    bool overflow;               /* of any product or sum below */
 };
 
 uint64_t build_mul(struct build *b, uint64_t x, uint64_t y);
@@ -45,7 +46,30 @@ void build_elementwise(struct build *b, const char *name, enum kernel fwd, enum 
 uint32_t build_residual(struct build *b, const char *name, const char *value_name, uint32_t x,
                         uint32_t y);
 
-/* graph_layer.c */
+/* ---- graph_layer.c ---- */
+
+/* Elements of all tokens; a value of them. */
+uint64_t build_of_tokens(struct build *b, uint64_t width);
+uint32_t build_value_of(struct build *b, const char *name, uint64_t width);
+/* A linear layer on all tokens as a new value. */
+uint32_t build_linear(struct build *b, const char *name, enum tensor_slot slot, uint32_t in,
+                      uint64_t n, uint64_t k);
+/* The norm of `slot` over the hidden size, or x where there is none. */
+uint32_t build_norm_if(struct build *b, const char *name, enum tensor_slot slot, uint32_t x);
+/* x * sigmoid(g) */
+uint32_t build_gated(struct build *b, const char *name, uint32_t x, uint32_t g, uint64_t width);
+/* The class's activation, of rows x width elements into `out`; inputs are added by the caller. NULL: its own name. */
+void build_activation(struct build *b, const char *name, uint64_t rows, uint64_t width,
+                      uint32_t out);
 void build_layer(struct build *b);
+
+/* ---- graph_attention.c: from the layer's normed input to what the output projection takes ---- */
+
+uint32_t build_attention(struct build *b, uint32_t x);
+uint32_t build_latent(struct build *b, uint32_t x);
+/* ... and attention to `encoded`, its output projection included. */
+uint32_t build_cross(struct build *b, uint32_t x, uint32_t encoded);
+/* A value that another unit makes. */
+uint32_t build_carried(struct build *b, enum carry c, const char *name, uint64_t elements);
 
 #endif

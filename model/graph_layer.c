@@ -13,42 +13,39 @@
 
 enum { CHUNK_MAMBA2 = 128, CHUNK_DELTA = 64 };
 
-static uint64_t of_tokens(struct build *b, uint64_t width)
+uint64_t build_of_tokens(struct build *b, uint64_t width)
 {
     return build_mul(b, b->tokens, width);
 }
 
-static uint32_t value_of(struct build *b, const char *name, uint64_t width)
+uint32_t build_value_of(struct build *b, const char *name, uint64_t width)
 {
-    return build_value(b, name, of_tokens(b, width));
+    return build_value(b, name, build_of_tokens(b, width));
 }
 
-/* A linear layer on all tokens as a new value. */
-static uint32_t linear(struct build *b, const char *name, enum tensor_slot slot, uint32_t in,
-                       uint64_t n, uint64_t k)
+uint32_t build_linear(struct build *b, const char *name, enum tensor_slot slot, uint32_t in,
+                      uint64_t n, uint64_t k)
 {
-    uint32_t out = value_of(b, name, n);
+    uint32_t out = build_value_of(b, name, n);
 
     build_gemm(b, name, in, out, slot, b->tokens, n, k, 1);
     return out;
 }
 
-/* The norm of `slot` over the hidden size, or x where there is none. */
-static uint32_t norm_if(struct build *b, const char *name, enum tensor_slot slot, uint32_t x)
+uint32_t build_norm_if(struct build *b, const char *name, enum tensor_slot slot, uint32_t x)
 {
     uint32_t out;
 
     if (!build_tensor(b, slot))
         return x;
-    out = value_of(b, name, b->c->hidden);
+    out = build_value_of(b, name, b->c->hidden);
     build_norm(b, name, x, out, slot, b->tokens, b->c->hidden);
     return out;
 }
 
-/* x * sigmoid(g) */
-static uint32_t gated(struct build *b, const char *name, uint32_t x, uint32_t g, uint64_t width)
+uint32_t build_gated(struct build *b, const char *name, uint32_t x, uint32_t g, uint64_t width)
 {
-    uint32_t out = value_of(b, name, width);
+    uint32_t out = build_value_of(b, name, width);
 
     build_elementwise(b, name, KERNEL_SIGMOID_GATE, KERNEL_SIGMOID_GATE_BACKWARD, b->tokens, width,
                       3, 5, out);
@@ -57,163 +54,11 @@ static uint32_t gated(struct build *b, const char *name, uint32_t x, uint32_t g,
     return out;
 }
 
-/* ---- attention ---- */
-
-/* Pairs of a query and a key that attention multiplies, for one head of one sequence. */
-static uint64_t pairs(struct build *b)
-{
-    const struct unit_class *c = b->c;
-
-    if (c->causal && c->window && c->window < b->seq && c->chunked) {
-        uint64_t rest = b->seq % c->window;
-
-        return build_sum(b, build_mul(b, b->seq - rest, c->window), build_mul(b, rest, rest)) / 2;
-    }
-    if (c->causal && c->window && c->window < b->seq)
-        return build_mul(b, c->window, b->seq) - build_mul(b, c->window, c->window) / 2;
-    return build_mul(b, b->seq, b->seq) / (c->causal ? 2 : 1);
-}
-
-/* One kernel: q, k, v (or all of them in q) in, heads * v_head_dim out. */
-static uint32_t attend(struct build *b, uint32_t q, uint32_t k, uint32_t v, bool fused)
-{
-    const struct unit_class *c = b->c;
-    uint64_t d = c->head_dim, dv = c->v_head_dim ? c->v_head_dim : d, heads = c->n_heads;
-    uint64_t kv = c->n_kv_heads;
-    uint64_t flops = build_mul3(b, build_mul(b, 2 * b->micro, heads), pairs(b), d + dv);
-    uint64_t q_el = of_tokens(b, heads * (d + dv)), kv_el = of_tokens(b, kv * (d + dv));
-    uint64_t lse = build_mul3(b, b->tokens, heads, 4);
-    uint32_t out = value_of(b, "attention", heads * dv);
-    struct graph_op *o = build_op(b, "attention", out);
-
-    build_input(o, q, true);
-    if (!fused) {
-        build_input(o, k, true);
-        build_input(o, v, true);
-    }
-    o->weight = build_find(b, SLOT_SINK, false);
-    o->n_weights = o->weight != MODEL_NONE;
-    o->saves_out = true;
-    b->g->values[out].heavy = true;
-    b->g->values[out].bytes = build_sum(b, b->g->values[out].bytes, lse);
-    o->forward = (struct kernel_call){
-        .kernel = KERNEL_ATTENTION,
-        .m = b->seq,
-        .n = b->seq,
-        .k = (d + dv) / 2,
-        .batch = build_mul(b, b->micro, heads),
-        .flops = flops,
-        .launches = 1,
-        .fp32 = b->act == DTYPE_FP32,
-        .hbm_bytes = build_sum(b, build_bytes(b, build_sum(b, q_el, kv_el)), lse)};
-    /* flash backward: five products where forward has two */
-    o->n_backward = 1;
-    o->backward[0] = o->forward;
-    o->backward[0].kernel = KERNEL_ATTENTION_BACKWARD;
-    o->backward[0].flops = build_mul(b, flops, 5) / 2;
-    o->backward[0].hbm_bytes =
-        build_sum(b, build_bytes(b, build_mul(b, build_sum(b, q_el, kv_el), 2)), lse);
-    o->backward[0].launches = 2;
-    o->backward_name[0] = "backward";
-    return out;
-}
-
-/* Rotates `turned` of the `width` elements a token; the rest goes along. */
-static uint32_t rope(struct build *b, const char *name, uint32_t in, uint64_t width,
-                     uint64_t turned)
-{
-    uint32_t out = value_of(b, name, width);
-
-    build_elementwise(b, name, KERNEL_ROPE, KERNEL_ROPE_BACKWARD, b->tokens, turned, 2, 2, out);
-    build_input(build_last(b), in, false);
-    return out;
-}
-
-/* Over each head, or over all of them where the weight is as wide as they are. */
-static uint32_t head_norm(struct build *b, const char *name, enum tensor_slot slot, uint32_t in,
-                          uint64_t heads)
-{
-    uint64_t width = heads * b->c->head_dim, each = build_tensor(b, slot)->numel;
-    uint32_t out = value_of(b, name, width);
-
-    build_norm(b, name, in, out, slot, of_tokens(b, width) / each, each);
-    return out;
-}
-
-static uint32_t build_attention(struct build *b, uint32_t x)
-{
-    const struct unit_class *c = b->c;
-    uint64_t q_width = (uint64_t)c->n_heads * c->head_dim;
-    uint64_t kv_width = (uint64_t)c->n_kv_heads * c->head_dim;
-    uint64_t turned = c->rotary_dim ? c->rotary_dim : c->head_dim;
-    bool rotary = c->position == POSITION_ROPE;
-    uint32_t q, k = 0, v = 0, gate, out;
-
-    if (c->fused_qkv) {
-        q = linear(b, "qkv", SLOT_QKV, x, q_width + 2 * kv_width, c->hidden);
-        if (rotary)
-            q = rope(b, "qkv_rope", q, q_width + 2 * kv_width,
-                     ((uint64_t)c->n_heads + c->n_kv_heads) * turned);
-        return attend(b, q, 0, 0, true);
-    }
-    q = linear(b, "q", SLOT_Q, x, c->output_gate ? 2 * q_width : q_width, c->hidden);
-    k = linear(b, "k", SLOT_K, x, kv_width, c->hidden);
-    v = build_tensor(b, SLOT_V) ? linear(b, "v", SLOT_V, x, kv_width, c->hidden) : k;
-    gate = q;
-    if (c->qk_norm) {
-        q = head_norm(b, "q_norm", SLOT_Q_NORM, q, c->n_heads);
-        k = head_norm(b, "k_norm", SLOT_K_NORM, k, c->n_kv_heads);
-    }
-    if (rotary) {
-        uint32_t turned_q = value_of(b, "q_rope", q_width),
-                 turned_k = value_of(b, "k_rope", kv_width);
-
-        build_elementwise(b, "q_rope", KERNEL_ROPE, KERNEL_ROPE_BACKWARD, b->tokens,
-                          c->n_heads * turned, 2, 2, turned_q);
-        build_input(build_last(b), q, false);
-        build_elementwise(b, "k_rope", KERNEL_ROPE, KERNEL_ROPE_BACKWARD, b->tokens,
-                          c->n_kv_heads * turned, 2, 2, turned_k);
-        build_input(build_last(b), k, false);
-        q = turned_q;
-        k = turned_k;
-    }
-    out = attend(b, q, k, v, false);
-    return c->output_gate ? gated(b, "output_gate", out, gate, q_width) : out;
-}
-
-/* DeepSeek's: queries and keys are made whole from what rotates and what does not, values lie beside the keys. */
-static uint32_t build_latent(struct build *b, uint32_t x)
-{
-    const struct unit_class *c = b->c;
-    uint64_t q_width = (uint64_t)c->n_heads * c->head_dim, nope = c->head_dim - c->rotary_dim;
-    const struct tensor *q_norm = build_tensor(b, SLOT_Q_A_NORM);
-    uint64_t latent = build_tensor(b, SLOT_KV_A_NORM)->numel;
-    uint32_t q, kv, k, normed;
-
-    if (q_norm) {
-        q = linear(b, "q_a", SLOT_Q_A, x, q_norm->numel, c->hidden);
-        normed = value_of(b, "q_a_norm", q_norm->numel);
-        build_norm(b, "q_a_norm", q, normed, SLOT_Q_A_NORM, b->tokens, q_norm->numel);
-        q = linear(b, "q_b", SLOT_Q_B, normed, q_width, q_norm->numel);
-    } else {
-        q = linear(b, "q", SLOT_Q, x, q_width, c->hidden);
-    }
-    kv = linear(b, "kv_a", SLOT_KV_A, x, latent + c->rotary_dim, c->hidden);
-    normed = value_of(b, "kv_a_norm", latent);
-    build_norm(b, "kv_a_norm", kv, normed, SLOT_KV_A_NORM, b->tokens, latent);
-    k = kv;
-    kv = linear(b, "kv_b", SLOT_KV_B, normed, c->n_heads * (nope + c->v_head_dim), latent);
-    q = rope(b, "q_rope", q, q_width, q_width);
-    k = rope(b, "k_rope", k, q_width, q_width);
-    build_input(build_last(b), kv, false);
-    return attend(b, q, k, kv, false);
-}
-
 /* ---- linear recurrences ---- */
 
 static uint32_t build_convolution(struct build *b, uint32_t in, uint64_t channels)
 {
-    uint64_t taps = build_tensor(b, SLOT_CONV)->shape[2], n = of_tokens(b, channels);
+    uint64_t taps = build_tensor(b, SLOT_CONV)->shape[2], n = build_of_tokens(b, channels);
     uint32_t out = build_value(b, "conv1d", n);
     struct graph_op *o;
 
@@ -232,7 +77,7 @@ static uint32_t build_convolution(struct build *b, uint32_t in, uint64_t channel
 /* The decay of each head, from what the projection gives it. */
 static uint32_t build_decay(struct build *b, uint32_t in)
 {
-    uint32_t out = value_of(b, "decay", b->c->n_heads);
+    uint32_t out = build_value_of(b, "decay", b->c->n_heads);
     struct graph_op *o;
 
     build_elementwise(b, "decay", KERNEL_DECAY, KERNEL_DECAY_BACKWARD, b->tokens, b->c->n_heads, 2,
@@ -248,7 +93,7 @@ static uint32_t build_decay(struct build *b, uint32_t in)
 static uint32_t build_scan(struct build *b, uint32_t x, uint32_t decay, uint64_t in_width,
                            uint64_t width, uint64_t flops)
 {
-    uint32_t out = value_of(b, "scan", width);
+    uint32_t out = build_value_of(b, "scan", width);
     struct graph_op *o = build_op(b, "scan", out);
 
     build_input(o, x, true);
@@ -262,10 +107,10 @@ static uint32_t build_scan(struct build *b, uint32_t x, uint32_t decay, uint64_t
                                       .n = b->c->n_heads,
                                       .k = b->c->head_dim,
                                       .batch = b->micro,
-                                      .flops = of_tokens(b, flops),
+                                      .flops = build_of_tokens(b, flops),
                                       .launches = 1,
                                       .fp32 = b->act == DTYPE_FP32};
-    o->forward.hbm_bytes = build_bytes(b, of_tokens(b, in_width + width));
+    o->forward.hbm_bytes = build_bytes(b, build_of_tokens(b, in_width + width));
     o->n_backward = 1;
     o->backward[0] = o->forward;
     o->backward[0].kernel = KERNEL_SCAN_BACKWARD;
@@ -279,9 +124,9 @@ static uint32_t build_scan(struct build *b, uint32_t x, uint32_t decay, uint64_t
 static uint32_t mixer_norm(struct build *b, uint32_t in, uint64_t width)
 {
     uint64_t each = build_tensor(b, SLOT_MIXER_NORM)->numel;
-    uint32_t out = value_of(b, "mixer_norm", width);
+    uint32_t out = build_value_of(b, "mixer_norm", width);
 
-    build_norm(b, "mixer_norm", in, out, SLOT_MIXER_NORM, of_tokens(b, width) / each, each);
+    build_norm(b, "mixer_norm", in, out, SLOT_MIXER_NORM, build_of_tokens(b, width) / each, each);
     return out;
 }
 
@@ -293,17 +138,17 @@ static uint32_t build_delta(struct build *b, uint32_t x)
     uint64_t flops = chunk * (6 * dk + 4 * dv) + chunk * chunk + 6 * dk * dv;
     bool has_z = build_tensor(b, SLOT_IN_Z), has_a = build_tensor(b, SLOT_IN_A);
     uint32_t qkv =
-        linear(b, "in_qkv", SLOT_IN, x, 2 * k_width + (has_z ? 1 : 2) * v_width, c->hidden);
-    uint32_t z = has_z ? linear(b, "in_z", SLOT_IN_Z, x, v_width, c->hidden) : qkv;
+        build_linear(b, "in_qkv", SLOT_IN, x, 2 * k_width + (has_z ? 1 : 2) * v_width, c->hidden);
+    uint32_t z = has_z ? build_linear(b, "in_z", SLOT_IN_Z, x, v_width, c->hidden) : qkv;
     uint32_t strength =
-        linear(b, "in_b", SLOT_IN_B, x, (uint64_t)(has_a ? 1 : 2) * c->n_heads, c->hidden);
-    uint32_t a = has_a ? linear(b, "in_a", SLOT_IN_A, x, c->n_heads, c->hidden) : strength, y;
+        build_linear(b, "in_b", SLOT_IN_B, x, (uint64_t)(has_a ? 1 : 2) * c->n_heads, c->hidden);
+    uint32_t a = has_a ? build_linear(b, "in_a", SLOT_IN_A, x, c->n_heads, c->hidden) : strength, y;
 
     qkv = build_convolution(b, qkv, 2 * k_width + v_width);
     a = build_decay(b, a);
     y = build_scan(b, qkv, a, 2 * k_width + v_width, v_width, c->n_heads * flops);
     build_input(build_last(b), strength, true);
-    return gated(b, "output_gate", mixer_norm(b, y, v_width), z, v_width);
+    return build_gated(b, "output_gate", mixer_norm(b, y, v_width), z, v_width);
 }
 
 static uint32_t build_mamba2(struct build *b, uint32_t x)
@@ -312,11 +157,11 @@ static uint32_t build_mamba2(struct build *b, uint32_t x)
     uint64_t inner = unit_class_v_width(c), bc = 2ull * c->n_kv_heads * c->state_dim;
     uint64_t chunk = CHUNK_MAMBA2, n = c->state_dim, p = c->head_dim;
     uint64_t flops = c->n_kv_heads * 2 * chunk * n + c->n_heads * (2 * chunk * p + 4 * n * p);
-    uint32_t in = linear(b, "in", SLOT_IN, x, 2 * inner + bc + c->n_heads, c->hidden);
+    uint32_t in = build_linear(b, "in", SLOT_IN, x, 2 * inner + bc + c->n_heads, c->hidden);
     uint32_t xbc = build_convolution(b, in, inner + bc), dt = build_decay(b, in), y;
 
     y = build_scan(b, xbc, dt, inner + bc, inner, flops);
-    y = gated(b, "output_gate", y, in, inner);
+    y = build_gated(b, "output_gate", y, in, inner);
     return mixer_norm(b, y, inner);
 }
 
@@ -341,7 +186,7 @@ static uint32_t build_mixer(struct build *b, uint32_t x)
     case MIXER_UNKNOWN:
         BUG_ON(true);
     }
-    return linear(b, "o", SLOT_O, x, c->hidden, unit_class_v_width(c));
+    return build_linear(b, "o", SLOT_O, x, c->hidden, unit_class_v_width(c));
 }
 
 /* ---- MLPs ---- */
@@ -353,7 +198,8 @@ struct mlp {
     uint64_t ffn;
 };
 
-static void activation(struct build *b, const struct mlp *m, uint64_t rows, uint32_t out)
+void build_activation(struct build *b, const char *name, uint64_t rows, uint64_t width,
+                      uint32_t out)
 {
     static const struct {
         const char *name;
@@ -368,9 +214,8 @@ static void activation(struct build *b, const struct mlp *m, uint64_t rows, uint
     };
     enum act_kind a = b->c->act;
 
-    build_elementwise(b, m->act_name ? m->act_name : acts[a].name, acts[a].forward,
-                      acts[a].backward, rows, m->ffn, acts[a].streams, acts[a].backward_streams,
-                      out);
+    build_elementwise(b, name ? name : acts[a].name, acts[a].forward, acts[a].backward, rows, width,
+                      acts[a].streams, acts[a].backward_streams, out);
 }
 
 /* in [rows, hidden] -> [rows, hidden]; rows lie by expert when there are several. */
@@ -402,7 +247,7 @@ static uint32_t build_mlp(struct build *b, const struct mlp *m, uint32_t in, uin
         }
     }
     a = build_value(b, m->value_name, n);
-    activation(b, m, all, a);
+    build_activation(b, m->act_name, all, m->ffn, a);
     if (g != MODEL_NONE)
         build_input(build_last(b), g, true);
     build_input(build_last(b), u, true);
@@ -440,12 +285,12 @@ static uint32_t build_shared(struct build *b, uint32_t in, uint32_t out)
                           .down_name = "shared_down",
                           .ffn = build_tensor(b, SLOT_SHARED_UP)->rows};
     uint32_t y =
-        norm_if(b, "shared_norm", SLOT_SHARED_NORM_POST, build_mlp(b, &m, in, b->tokens, 1));
+        build_norm_if(b, "shared_norm", SLOT_SHARED_NORM_POST, build_mlp(b, &m, in, b->tokens, 1));
 
     if (build_tensor(b, SLOT_SHARED_ROUTER))
-        y = gated(b, "shared_weight", y,
-                  linear(b, "shared_router", SLOT_SHARED_ROUTER, in, 1, b->c->hidden),
-                  b->c->hidden);
+        y = build_gated(b, "shared_weight", y,
+                        build_linear(b, "shared_router", SLOT_SHARED_ROUTER, in, 1, b->c->hidden),
+                        b->c->hidden);
     return build_residual(b, "add_shared", "mlp_out", out, y);
 }
 
@@ -453,10 +298,10 @@ static uint32_t build_shared(struct build *b, uint32_t in, uint32_t out)
 static uint32_t build_moe(struct build *b, uint32_t in, uint32_t raw)
 {
     const struct unit_class *c = b->c;
-    uint64_t rows = of_tokens(b, c->n_active);
+    uint64_t rows = build_of_tokens(b, c->n_active);
     bool own_norm = build_tensor(b, SLOT_ROUTER_NORM);
-    uint32_t scored = own_norm ? norm_if(b, "router_norm", SLOT_ROUTER_NORM, raw) : in;
-    uint32_t logits = value_of(b, "router_logits", c->n_experts);
+    uint32_t scored = own_norm ? build_norm_if(b, "router_norm", SLOT_ROUTER_NORM, raw) : in;
+    uint32_t logits = build_value_of(b, "router_logits", c->n_experts);
     uint32_t routes = build_value(b, "routes", 0), x, d, out, first, met = in;
 
     /* a choice is a weight and a slot, 8 bytes; then the first slot of every expert, and the end */
@@ -470,7 +315,7 @@ static uint32_t build_moe(struct build *b, uint32_t in, uint32_t raw)
     build_last(b)->weight = build_find(b, SLOT_ROUTER_CORRECTION, false);
     build_last(b)->n_weights = build_last(b)->weight != MODEL_NONE;
     if (build_tensor(b, SLOT_EXPERTS_NORM))
-        met = norm_if(b, "experts_norm", SLOT_EXPERTS_NORM, raw);
+        met = build_norm_if(b, "experts_norm", SLOT_EXPERTS_NORM, raw);
     x = build_value(b, "dispatched", build_mul(b, rows, c->hidden));
     build_elementwise(b, "dispatch", KERNEL_DISPATCH, KERNEL_DISPATCH_BACKWARD, rows, c->hidden, 2,
                       2, x);
@@ -481,12 +326,12 @@ static uint32_t build_moe(struct build *b, uint32_t in, uint32_t raw)
     for (uint32_t i = first; i < b->g->n_ops; i++)
         if (b->g->ops[i].n_weights > 1)
             b->g->ops[i].counts = routes;
-    out = value_of(b, "moe_out", c->hidden);
+    out = build_value_of(b, "moe_out", c->hidden);
     build_elementwise(b, "combine", KERNEL_COMBINE, KERNEL_COMBINE_BACKWARD, rows, c->hidden, 2, 3,
                       out);
     build_input(build_last(b), d, true);
     build_input(build_last(b), routes, true);
-    out = norm_if(b, "experts_norm_post", SLOT_EXPERTS_NORM_POST, out);
+    out = build_norm_if(b, "experts_norm_post", SLOT_EXPERTS_NORM_POST, out);
     return build_tensor(b, SLOT_SHARED_UP) ? build_shared(b, in, out) : out;
 }
 
@@ -497,7 +342,7 @@ static uint32_t build_moe(struct build *b, uint32_t in, uint32_t raw)
 static void build_unknown(struct build *b)
 {
     uint64_t hidden = b->c->hidden, weights = 0;
-    uint32_t x = value_of(b, "x", hidden), y;
+    uint32_t x = build_value_of(b, "x", hidden), y;
 
     for (uint32_t i = b->u->first; i < b->u->first + b->u->n; i++) {
         const struct tensor *t = &b->m->tensors[i];
@@ -508,7 +353,7 @@ static void build_unknown(struct build *b)
     }
     y = x;
     if (weights) {
-        y = value_of(b, "products", num_ceil_div(weights, hidden));
+        y = build_value_of(b, "products", num_ceil_div(weights, hidden));
         build_gemm(b, "products", x, y, SLOT_N, b->tokens, num_ceil_div(weights, hidden), hidden,
                    1);
     }
@@ -519,20 +364,27 @@ void build_layer(struct build *b)
 {
     const struct unit_class *c = b->c;
     bool mlp = c->n_experts || c->ffn, pre = !c->norm_after_add;
-    uint32_t x, n1, y, in, raw;
+    uint32_t x, n1, y, in, raw, encoded = MODEL_NONE;
 
     if (c->mixer == MIXER_UNKNOWN) {
         build_unknown(b);
         return;
     }
-    x = value_of(b, "x", c->hidden);
-    n1 = pre ? norm_if(b, "norm1", SLOT_NORM1, x) : x;
+    x = build_value_of(b, "x", c->hidden);
+    if (build_tensor(b, SLOT_CROSS_Q))
+        encoded = build_carried(b, CARRIED_ENCODED, "encoded",
+                                build_mul3(b, b->micro, b->source, c->hidden));
+    n1 = pre ? build_norm_if(b, "norm1", SLOT_NORM1, x) : x;
     if (c->mixer != MIXER_NONE) {
-        y = norm_if(b, "norm1_post", SLOT_NORM1_POST, build_mixer(b, n1));
+        y = build_norm_if(b, "norm1_post", SLOT_NORM1_POST, build_mixer(b, n1));
         x = build_residual(b, "add1", mlp ? "x2" : "y", x, y);
     }
     if (!pre)
-        x = norm_if(b, "norm1", SLOT_NORM1, x);
+        x = build_norm_if(b, "norm1", SLOT_NORM1, x);
+    if (encoded != MODEL_NONE) {
+        y = build_cross(b, build_norm_if(b, "cross_norm", SLOT_CROSS_NORM, x), encoded);
+        x = build_residual(b, "add_cross", "x3", x, y);
+    }
     if (!mlp)
         return;
     in = x;
@@ -540,10 +392,10 @@ void build_layer(struct build *b)
         in = build_tensor(b, SLOT_NORM2) ? 0 : n1;
     raw = in;
     if (pre)
-        in = norm_if(b, "norm2", SLOT_NORM2, in);
+        in = build_norm_if(b, "norm2", SLOT_NORM2, in);
     y = c->n_experts ? build_moe(b, in, raw) : own_mlp(b, in, b->tokens, 1);
-    y = norm_if(b, "norm2_post", SLOT_NORM2_POST, y);
+    y = build_norm_if(b, "norm2_post", SLOT_NORM2_POST, y);
     x = build_residual(b, "add2", "y", x, y);
     if (!pre)
-        norm_if(b, "norm2", SLOT_NORM2, x);
+        build_norm_if(b, "norm2", SLOT_NORM2, x);
 }

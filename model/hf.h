@@ -37,6 +37,7 @@ struct hf_names {
     /* of a layer that predicts a further token: norms of embedding and state, what joins them, the norm before the
      * shared head; NULL: not described */
     const char *mtp[4];
+    const char *decoder_layers; /* of the second stack; those of the first are `layers` */
     const char *
         mtp_layers; /* where these layers stand, and what joins is there once; NULL: they are further `layers` */
     const struct hf_names
@@ -51,7 +52,9 @@ struct hf_layer {
     bool qk_norm_whole;                 /* q_norm and k_norm over all heads, not over each */
     bool fused_gate_up, stacked_in_out; /* stacked experts are [expert, in, out] */
     bool sinks, router_correction, shared_router;
-    bool no_v; /* values are the keys */
+    bool cross;        /* attends to the encoder's output, too */
+    uint64_t relative; /* rows of a table of biases by distance; 0: there is none */
+    bool no_v;         /* values are the keys */
     bool
         dense_beside; /* the shared expert is a dense MLP with norms of its own, as router and experts have */
     uint64_t q_lora, kv_lora, shared_ffn, conv;
@@ -69,7 +72,9 @@ struct hf {
     struct arena *a;
     struct model_builder b;
     uint64_t layers, hidden, vocab;
-    uint64_t mtp;                    /* layers of multi-token prediction that are taken in */
+    uint64_t
+        encoder_layers; /* of `layers`, which stand before a decoder's; 0: there is one stack */
+    uint64_t mtp;       /* layers of multi-token prediction that are taken in */
     const struct hf_layer *mtp_like; /* what they are like; NULL: the last layer */
     struct hf_layer kinds[HF_MAX_KINDS];
     uint32_t n_kinds;
@@ -77,7 +82,9 @@ struct hf {
     /* of the first and last unit */
     uint64_t embed_dim, positions; /* 0: hidden; no table of positions */
     bool conv1d;                   /* linear layers store (in, out) */
-    uint64_t scores; /* rows of a head that gives scores, not tokens; 0: it gives tokens */
+    uint64_t scores;      /* rows of a head that gives scores, not tokens; 0: it gives tokens */
+    uint64_t token_types; /* rows of a table of the parts of a text; 0: there is none */
+    bool pooler, transform, next, no_head; /* BERT's ends: model/hf_encoder.c */
     bool embed_norm, no_final_norm, norm_bias, head_bias, tied;
     enum norm_kind norm;
     const char *prefix, *insert; /* before all names; after "model." */
@@ -102,6 +109,8 @@ enum hf_trait {
     HF_PARALLEL = 1 << 14,
     HF_HEAD_BIAS = 1 << 15,
     HF_USE_BIAS = 1 << 16, /* one key for the biases of all linear layers */
+    HF_ENCODER = 1 << 17,  /* an encoder is there, with or without a decoder */
+    HF_OWN_BIAS = 1 << 18, /* every layer has relative positions of its own */
 };
 struct hf_family {
     const char *type;
@@ -119,7 +128,7 @@ struct hf_family {
 
 /* NULL-terminated by a row without a type. */
 extern const struct hf_family hf_llama_families[], hf_moe_families[], hf_gpt_families[],
-    hf_hybrid_families[];
+    hf_hybrid_families[], hf_encoder_families[];
 
 /* ---- hf_keys.c: `key` may list alternatives, "hidden_size|n_embd"; the first is named when all are absent ---- */
 

@@ -87,6 +87,19 @@ static void norm(const struct at *x, enum tensor_slot slot, uint64_t width, bool
 
 /* ---- mixers ---- */
 
+/* Of a decoder, to the encoder's output, with a norm of its own before it. */
+static void cross_attention(const struct at *x)
+{
+    const struct unit_class *c = &x->l->c;
+    uint64_t q = (uint64_t)c->n_heads * c->head_dim, kv = (uint64_t)c->n_kv_heads * c->head_dim;
+
+    norm(x, SLOT_CROSS_NORM, c->hidden, x->l->norm_bias);
+    linear(x, SLOT_CROSS_Q, q, c->hidden, x->l->qkv_bias);
+    linear(x, SLOT_CROSS_K, kv, c->hidden, x->l->qkv_bias);
+    linear(x, SLOT_CROSS_V, kv, c->hidden, x->l->qkv_bias);
+    linear(x, SLOT_CROSS_O, c->hidden, q, x->l->o_bias);
+}
+
 static void attention(const struct at *x)
 {
     const struct hf_layer *l = x->l;
@@ -113,6 +126,8 @@ static void attention(const struct at *x)
     }
     if (l->sinks)
         vector(x, SLOT_SINK, ROLE_OTHER, c->n_heads);
+    if (l->relative)
+        table(x, SLOT_RELATIVE, ROLE_POSITION, l->relative, c->n_heads);
 }
 
 /* DeepSeek's latent attention: biases, where there are any, on the two down-projections and on o. */
@@ -310,6 +325,8 @@ static void layer(const struct at *x)
     mixer(x);
     if (l->norm1_post)
         norm(x, SLOT_NORM1_POST, l->c.hidden, l->norm_bias);
+    if (l->cross)
+        cross_attention(x);
     if (l->norm2)
         norm(x, SLOT_NORM2, l->c.hidden, l->norm_bias);
     if (l->c.n_experts)
@@ -385,6 +402,8 @@ static struct unit_class ends_class(const struct hf *h, enum unit_kind kind, con
                                .act = first->act,
                                .position = first->position,
                                .tied = h->tied,
+                               .stack = kind == UNIT_EMBED ? first->stack
+                                                           : h->kinds[h->n_kinds - 1].c.stack,
                                .causal = true,
                                .embed_dim = h->embed_dim,
                                .positions = h->positions == h->m->max_seq_len ? 0 : h->positions};
@@ -401,6 +420,8 @@ static void first_unit(struct hf *h)
     table(&x, SLOT_TOKEN_EMBEDDING, ROLE_EMBEDDING, h->vocab, width);
     if (h->positions)
         table(&x, SLOT_POSITION, ROLE_POSITION, h->positions, h->hidden);
+    if (h->token_types)
+        table(&x, SLOT_TOKEN_TYPE, ROLE_EMBEDDING, h->token_types, h->hidden);
     if (h->embed_dim)
         linear(&x, SLOT_PROJECT_IN, h->hidden, width, false);
     if (h->embed_norm)
@@ -421,10 +442,30 @@ static void last_unit(struct hf *h)
         norm(&x, SLOT_FINAL_NORM, h->hidden, h->norm_bias);
     if (h->embed_dim)
         linear(&x, SLOT_PROJECT_OUT, width, h->hidden, false);
-    if (!h->tied)
+    if (h->pooler)
+        linear(&x, SLOT_POOLER, h->hidden, h->hidden, true);
+    if (h->transform) {
+        linear(&x, SLOT_TRANSFORM, h->hidden, h->hidden, true);
+        norm(&x, SLOT_TRANSFORM_NORM, h->hidden, true);
+    }
+    if (h->next) {
+        table(&x, SLOT_NEXT, ROLE_HEAD, 2, h->hidden);
+        put(&x, name_of(&x, SLOT_NEXT), "", ROLE_BIAS, SLOT_NEXT, true, -1, 1, (uint64_t[]){2});
+    }
+    if (!h->tied && !h->no_head)
         table(&x, SLOT_HEAD, ROLE_HEAD, rows, width);
     if (h->head_bias)
         put(&x, name_of(&x, SLOT_HEAD), "", ROLE_BIAS, SLOT_HEAD, true, -1, 1, &rows);
+}
+
+/* Between an encoder and its decoder. */
+static void bridge_unit(struct hf *h)
+{
+    struct unit_class c = ends_class(h, UNIT_BRIDGE, "bridge");
+    struct at x = {.h = h};
+
+    model_builder_unit(&h->b, "bridge", &c);
+    norm(&x, SLOT_ENCODER_NORM, h->hidden, h->norm_bias);
 }
 
 /* A layer that predicts a further token: it joins the state with the embedding of the token after, both normed, and is a
@@ -462,9 +503,18 @@ void hf_build(struct hf *h)
     first_unit(h);
     for (uint64_t i = 0; i < h->layers; i++) {
         struct at x = {.h = h, .l = &h->kinds[h->kind_of[i]]};
+        bool decoder = h->encoder_layers && i >= h->encoder_layers;
+        unsigned at = (unsigned)(decoder ? i - h->encoder_layers : i);
 
-        snprintf(name, sizeof(name), "layers.%u", (unsigned)i);
-        snprintf(x.prefix, sizeof(x.prefix), "%s.%u.", h->names->layers, (unsigned)i);
+        if (decoder && !at)
+            bridge_unit(h);
+        snprintf(name, sizeof(name), "%s.%u",
+                 decoder             ? "decoder"
+                 : h->encoder_layers ? "encoder"
+                                     : "layers",
+                 at);
+        snprintf(x.prefix, sizeof(x.prefix), "%s.%u.",
+                 decoder ? h->names->decoder_layers : h->names->layers, at);
         model_builder_unit(&h->b, name, &x.l->c);
         layer(&x);
     }

@@ -28,10 +28,11 @@ const char *framework_name(enum framework f)
     return "?";
 }
 
-bool job_unfused_attention(const struct job *j)
+bool job_unfused_attention(const struct job *j, const struct model *m)
 {
     return j->attention == ATTENTION_UNFUSED ||
-           (j->attention == ATTENTION_AUTO && j->framework == FRAMEWORK_MEGATRON_DEEPSPEED);
+           (j->attention == ATTENTION_AUTO &&
+            (j->framework == FRAMEWORK_MEGATRON_DEEPSPEED || model_has_biased_scores(m)));
 }
 
 bool job_eager_loss(const struct job *j)

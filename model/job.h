@@ -4,6 +4,7 @@
 #define BALLAST_MODEL_JOB_H
 
 #include "model/cluster.h"
+#include "model/graph.h"
 #include "model/model.h"
 
 enum recompute { RECOMPUTE_NONE, RECOMPUTE_SELECTIVE, RECOMPUTE_FULL };
@@ -61,6 +62,8 @@ struct job {
     enum optimizer optimizer;
     uint32_t ns_steps;
     uint64_t seq_len, micro_batch, grad_accum; /* micro_batch: sequences a rank and pass */
+    uint64_t
+        target_len; /* tokens of a decoder beside an encoder, whose are seq_len; 0: there is no such decoder */
     enum dtype param_dtype, grad_dtype, state_dtype;
     bool master_weights; /* fp32 copy of the parameters with the optimizer state */
     enum recompute recompute;
@@ -88,8 +91,15 @@ struct job {
     double price_per_gpu_hour; /* 0: the cluster's */
 };
 
-/* Megatron-DeepSpeed's attention is unfused, the others' is fused. */
-bool job_unfused_attention(const struct job *j);
+/* What a rank takes at once. */
+static inline struct graph_batch job_batch(const struct job *j)
+{
+    return (struct graph_batch){j->micro_batch, j->seq_len, j->target_len};
+}
+
+/* Megatron-DeepSpeed's attention is unfused, and everybody's is where scores have a bias of their own: kernels of T5's
+ * frameworks are PyTorch's eager ones. The others' is fused. */
+bool job_unfused_attention(const struct job *j, const struct model *m);
 /* FSDP2 without a compiler and DeepSpeed have PyTorch's loss. */
 bool job_eager_loss(const struct job *j);
 

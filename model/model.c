@@ -54,6 +54,14 @@ void model_set_matrix_roles(struct model *m, uint32_t also_matrices)
     }
 }
 
+uint32_t model_bridge(const struct model *m)
+{
+    for (uint32_t u = 0; u < m->n_units; u++)
+        if (m->classes[m->units[u].class_id].kind == UNIT_BRIDGE)
+            return u;
+    return MODEL_NONE;
+}
+
 void model_note(struct model *m, struct arena *a, const char *fmt, ...)
 {
     char text[300];
@@ -94,13 +102,13 @@ static bool same_class(const struct unit_class *x, const struct unit_class *y)
            x->n_experts == y->n_experts && x->n_active == y->n_active && x->norm == y->norm &&
            x->act == y->act && x->position == y->position && x->causal == y->causal &&
            x->fused_qkv == y->fused_qkv && x->split_up == y->split_up && x->qk_norm == y->qk_norm &&
-           x->tied == y->tied && x->mixer == y->mixer && x->route == y->route &&
-           x->rotary_dim == y->rotary_dim && x->v_head_dim == y->v_head_dim &&
-           x->state_dim == y->state_dim && x->window == y->window && x->chunked == y->chunked &&
-           x->embed_dim == y->embed_dim && x->positions == y->positions &&
-           x->parallel == y->parallel && x->norm_after_add == y->norm_after_add &&
-           x->output_gate == y->output_gate && x->scaled == y->scaled &&
-           x->heads_unknown == y->heads_unknown;
+           x->tied == y->tied && x->mixer == y->mixer && x->stack == y->stack &&
+           x->route == y->route && x->rotary_dim == y->rotary_dim &&
+           x->v_head_dim == y->v_head_dim && x->state_dim == y->state_dim &&
+           x->window == y->window && x->chunked == y->chunked && x->embed_dim == y->embed_dim &&
+           x->positions == y->positions && x->parallel == y->parallel &&
+           x->norm_after_add == y->norm_after_add && x->output_gate == y->output_gate &&
+           x->scaled == y->scaled && x->heads_unknown == y->heads_unknown;
 }
 
 void model_builder_unit(struct model_builder *b, const char *name, const struct unit_class *c)
@@ -153,6 +161,72 @@ void model_builder_tensor(struct model_builder *b, const char *name, enum tensor
         !num_add(b->units[b->n_units - 1].numel, t->numel, &b->units[b->n_units - 1].numel);
 }
 
+/* Layers that take the relative positions of their stack's first one: it alone makes them, for as many heads. */
+static int check_relative(const struct model *m, enum stack_kind stack, struct err *e)
+{
+    const struct unit *first = NULL;
+    uint32_t heads = 0;
+    size_t made = 0, taken = 0;
+
+    for (uint32_t u = 0; u < m->n_units; u++) {
+        const struct unit *x = &m->units[u];
+        const struct unit_class *c = &m->classes[x->class_id];
+        size_t own = 0;
+
+        if (c->kind != UNIT_LAYER || c->position != POSITION_RELATIVE || c->stack != stack)
+            continue;
+        for (uint32_t i = x->first; i < x->first + x->n; i++)
+            own += m->tensors[i].slot == SLOT_RELATIVE;
+        if (!first && !own)
+            return err_set(e, ERR_INVALID, "unit '%s' has relative positions, but no table of them",
+                           x->name);
+        if (!first)
+            first = x;
+        heads = heads ? heads : c->n_heads;
+        made += own;
+        taken += !own;
+        if (taken && (made > 1 || c->n_heads != heads))
+            return err_set(e, ERR_INVALID,
+                           "unit '%s' takes the relative positions of '%s', but has %u heads for "
+                           "its %u, and %zu tables are there",
+                           x->name, first->name, c->n_heads, heads, made);
+    }
+    return 0;
+}
+
+/* An encoder and its decoder: embedding, layers, bridge, layers that attend to the encoder. */
+static int check_stacks(const struct model *m, struct err *e)
+{
+    uint32_t bridge = model_bridge(m);
+
+    for (uint32_t u = 0; u < m->n_units; u++) {
+        const struct unit *x = &m->units[u];
+        const struct unit_class *c = &m->classes[x->class_id];
+        enum stack_kind want = bridge == MODEL_NONE ? STACK_ONLY
+                               : u < bridge         ? STACK_ENCODER
+                                                    : STACK_DECODER;
+        bool cross = false;
+
+        for (uint32_t i = x->first; i < x->first + x->n; i++)
+            cross |= m->tensors[i].slot == SLOT_CROSS_Q;
+        if (c->stack != want || (c->kind == UNIT_BRIDGE && u != bridge) ||
+            (c->kind == UNIT_LAYER && cross != (want == STACK_DECODER)) ||
+            (bridge != MODEL_NONE && u == 0 && c->kind != UNIT_EMBED))
+            return err_set(e, ERR_INVALID,
+                           "unit '%s' is no %s in its place: an encoder and its decoder are an "
+                           "embedding, layers, a bridge, and layers that attend to the encoder",
+                           x->name, c->kind == UNIT_LAYER ? "layer" : "unit");
+    }
+    if (bridge != MODEL_NONE && (bridge < 2 || bridge + 1 == m->n_units ||
+                                 m->classes[m->units[bridge + 1].class_id].kind != UNIT_LAYER))
+        return err_set(e, ERR_INVALID, "the bridge '%s' has no layers before or behind it",
+                       m->units[bridge].name);
+    return check_relative(m, STACK_ONLY, e) || check_relative(m, STACK_ENCODER, e) ||
+                   check_relative(m, STACK_DECODER, e)
+               ? -1
+               : 0;
+}
+
 int model_builder_finish(struct model_builder *b, struct err *e)
 {
     struct model *m = b->m;
@@ -178,12 +252,15 @@ int model_builder_finish(struct model_builder *b, struct err *e)
         if (t->numel == 0 && !m->names_only)
             return err_set(e, ERR_INVALID, "tensor '%s' has a dimension of 0", t->name);
         b->overflow |= !num_add(m->total_params, t->numel, &m->total_params);
-        if ((t->role == ROLE_EMBEDDING && !m->tied) || t->role == ROLE_POSITION)
+        if ((t->role == ROLE_EMBEDDING && !(m->tied && t->slot == SLOT_TOKEN_EMBEDDING)) ||
+            t->role == ROLE_POSITION)
             m->embedding_params += t->numel;
         /* Of E equal experts a token meets n_active: count the rest as inactive. */
         if (t->expert >= (int32_t)c->n_active && c->n_experts)
             inactive += t->numel;
     }
+    if (!m->names_only && check_stacks(m, e))
+        return -1;
     m->active_params = m->total_params - inactive;
     model_set_matrix_roles(m, m->also_matrices);
     /* FLOPs are a few times parameters x tokens: leave room for bytes of fp32 states. */

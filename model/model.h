@@ -1,8 +1,11 @@
 /* model/model.h - what is trained: tensors, grouped into units.
  *
- * A *unit* is what FSDP gathers at once: the embedding, each decoder layer, and the head (final norm + output
+ * A *unit* is what FSDP gathers at once: the embedding, each layer, and the head (final norm + output
  * projection). Units are listed in forward order and their tensors are contiguous. Units of one *class* have the same
  * shapes and the same operations, so that a program says them once.
+ *
+ * An encoder and its decoder are two stacks of layers in one list. Between them is the *bridge*: the norm of the encoder's
+ * output, and the decoder's tokens looked up in the table that the encoder looked up its own in.
  *
  * Tied output heads exist once, in the embedding's unit. 3-D experts are listed as independent matrices.
  */
@@ -97,6 +100,18 @@ enum tensor_slot {
     SLOT_A,  /* logarithm of the decay */
     SLOT_D,  /* what passes the state by */
     SLOT_MIXER_NORM,
+    SLOT_TOKEN_TYPE, /* a table of the parts of a text, added to its tokens */
+    SLOT_RELATIVE,   /* a bias a head by distance, added to the scores of attention */
+    SLOT_CROSS_NORM, /* attention of a decoder's layer to the encoder's output */
+    SLOT_CROSS_Q,
+    SLOT_CROSS_K,
+    SLOT_CROSS_V,
+    SLOT_CROSS_O,
+    SLOT_ENCODER_NORM, /* of the encoder's output */
+    SLOT_TRANSFORM,    /* between the layers and the product with the vocabulary */
+    SLOT_TRANSFORM_NORM,
+    SLOT_POOLER, /* of a sequence's first token, through tanh */
+    SLOT_NEXT,   /* ... and from there: does the second part follow the first? */
     SLOT_N,
 };
 
@@ -130,8 +145,16 @@ struct unit {
 
 enum norm_kind { NORM_RMS, NORM_LAYER };
 enum act_kind { ACT_SWIGLU, ACT_GELU, ACT_GEGLU, ACT_RELU, ACT_RELU2 }; /* *GLU are gated */
-enum position_kind { POSITION_NONE, POSITION_ROPE, POSITION_LEARNED, POSITION_ALIBI };
-enum unit_kind { UNIT_EMBED, UNIT_LAYER, UNIT_HEAD };
+enum position_kind {
+    POSITION_NONE,
+    POSITION_ROPE,
+    POSITION_LEARNED,
+    POSITION_ALIBI,
+    POSITION_RELATIVE /* a learned bias a head and distance on the scores (T5, arXiv 1910.10683) */
+};
+enum unit_kind { UNIT_EMBED, UNIT_LAYER, UNIT_HEAD, UNIT_BRIDGE };
+/* Which of two sequences a unit works on: the model's only one, or the encoder's or decoder's of a model of both. */
+enum stack_kind { STACK_ONLY, STACK_ENCODER, STACK_DECODER };
 /* What mixes tokens: softmax attention (MHA, GQA, MQA), the same through latent projections (MLA, arXiv 2405.04434), the
  * gated delta rule (arXiv 2412.06464), Mamba-2 (arXiv 2405.21060), or nothing: a layer that is only an MLP. */
 enum mixer_kind {
@@ -159,6 +182,7 @@ struct unit_class {
     enum position_kind position;
     bool causal, fused_qkv, split_up, qk_norm, tied;
     enum mixer_kind mixer;
+    enum stack_kind stack;
     enum route_kind route;
     uint32_t rotary_dim; /* leading dimensions of a head that rotate; 0: all */
     uint32_t v_head_dim; /* of a value head; 0: head_dim */
@@ -215,10 +239,30 @@ static inline bool model_has_attention(const struct model *m)
             return true;
     return false;
 }
-/* Does it end with a product with the vocabulary, and a loss? */
+/* Does it end with a product with the vocabulary or with classes, and a loss? */
 static inline bool model_has_head(const struct model *m)
 {
-    return m->classes[m->units[m->n_units - 1].class_id].kind == UNIT_HEAD;
+    const struct unit *u = &m->units[m->n_units - 1];
+    bool has = m->tied;
+
+    for (uint32_t i = u->first; i < u->first + u->n; i++)
+        has |= m->tensors[i].slot == SLOT_HEAD && !m->tensors[i].is_bias;
+    return m->classes[u->class_id].kind == UNIT_HEAD && has;
+}
+/* Unit of the bridge between an encoder and its decoder, or MODEL_NONE: there is one stack. O(units). */
+uint32_t model_bridge(const struct model *m);
+/* Does a later unit read the first one's table, as a head or for the tokens of a decoder? It then stays gathered. */
+static inline bool model_shares_table(const struct model *m)
+{
+    return m->tied || model_bridge(m) != MODEL_NONE;
+}
+/* Are there relative positions, whose biases attention must add to its scores? */
+static inline bool model_has_biased_scores(const struct model *m)
+{
+    for (uint32_t c = 0; c < m->n_classes; c++)
+        if (m->classes[c].position == POSITION_RELATIVE)
+            return true;
+    return false;
 }
 
 /* Choices about a model that are not in its files. */

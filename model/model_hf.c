@@ -11,8 +11,8 @@
 #include <stdio.h>
 #include <string.h>
 
-static const struct hf_family *const groups[] = {hf_llama_families, hf_moe_families,
-                                                 hf_gpt_families, hf_hybrid_families};
+static const struct hf_family *const groups[] = {
+    hf_llama_families, hf_moe_families, hf_gpt_families, hf_hybrid_families, hf_encoder_families};
 enum { N_GROUPS = sizeof(groups) / sizeof(groups[0]), MAX_TYPES = 64 };
 
 /* Multimodal types: the type of the text part where it does not say one, and where its names stand in the checkpoint. */
@@ -167,15 +167,17 @@ static int refused(struct hf *h, struct err *e)
         const char *key, *why;
     } keys[] = {
         {"pruned_heads", "removes heads; only whole layers are read"},
-        {"add_cross_attention", "adds cross attention; only decoders are read"},
-        {"is_encoder_decoder", "adds an encoder; only decoders are read"},
+        {"add_cross_attention", "adds cross attention to an encoder that is not described here"},
+        {"is_encoder_decoder", "adds an encoder that this type is not known to have"},
     };
     const char *const *own = h->fam->refused;
 
-    for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); i++)
+    bool encoder = h->fam->traits & HF_ENCODER;
+
+    for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]) - encoder; i++)
         if (hf_refuse(h, keys[i].key, keys[i].why, e))
             return -1;
-    if (hf_must_be(h, "is_causal", true, "which lets tokens see later ones", e))
+    if (!encoder && hf_must_be(h, "is_causal", true, "which lets tokens see later ones", e))
         return -1;
     for (; own && *own; own++)
         if (hf_refuse(h, *own, "changes the layers in a way that is not read for this type", e))
@@ -193,8 +195,8 @@ static void other_head(struct hf *h)
         !cJSON_IsString(name.node))
         return;
     s = name.node->valuestring;
-    if (strstr(s, "Classification") || strstr(s, "QuestionAnswering") ||
-        (strstr(s, "RewardModel") && !h->scores))
+    if (!h->scores && (strstr(s, "Classification") || strstr(s, "QuestionAnswering") ||
+                       strstr(s, "MultipleChoice") || strstr(s, "RewardModel")))
         model_note(h->m, h->a, "architectures has %.60s: counted with the head of a language model",
                    s);
 }

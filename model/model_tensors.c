@@ -18,7 +18,8 @@ struct reading {
     const char *unit; /* name of the last layer met: runs of tensors are of one */
     uint32_t unit_number;
     uint64_t hidden, embed_dim; /* embed_dim: of narrower token tables, or 0 */
-    bool learned;
+    uint64_t heads;             /* that relative positions tell, or 0 */
+    bool learned, two;          /* two: an encoder and its decoder */
     struct model_builder b;
     uint32_t n_generic, n_classes;
     struct signature { /* classes so far: first item of an example */
@@ -44,8 +45,12 @@ static enum tensor_role role_of(const struct item *x)
     case SLOT_TOKEN_EMBEDDING:
         return ROLE_EMBEDDING;
     case SLOT_POSITION:
+    case SLOT_RELATIVE:
         return ROLE_POSITION;
+    case SLOT_TOKEN_TYPE:
+        return ROLE_EMBEDDING;
     case SLOT_HEAD:
+    case SLOT_NEXT:
         return x->is_bias ? ROLE_BIAS : ROLE_HEAD;
     case SLOT_ROUTER:
     case SLOT_SHARED_ROUTER:
@@ -74,6 +79,9 @@ static enum tensor_role role_of(const struct item *x)
     case SLOT_EXPERTS_NORM:
     case SLOT_EXPERTS_NORM_POST:
     case SLOT_SHARED_NORM_POST:
+    case SLOT_CROSS_NORM:
+    case SLOT_ENCODER_NORM:
+    case SLOT_TRANSFORM_NORM:
         return x->is_bias ? ROLE_BIAS : ROLE_NORM;
     default:
         return x->is_bias ? ROLE_BIAS : x->expert != -1 ? ROLE_EXPERT : ROLE_MATRIX;
@@ -110,10 +118,17 @@ static enum place end_of(enum tensor_slot s)
     case SLOT_POSITION:
     case SLOT_EMBED_NORM:
     case SLOT_PROJECT_IN:
+    case SLOT_TOKEN_TYPE:
         return AT_EMBED;
+    case SLOT_ENCODER_NORM:
+        return AT_BRIDGE;
     case SLOT_FINAL_NORM:
     case SLOT_HEAD:
     case SLOT_PROJECT_OUT:
+    case SLOT_TRANSFORM:
+    case SLOT_TRANSFORM_NORM:
+    case SLOT_POOLER:
+    case SLOT_NEXT:
         return AT_HEAD;
     default:
         return AT_OTHER;
@@ -123,6 +138,10 @@ static enum place end_of(enum tensor_slot s)
 /* A unit by name: "embed", "head", "layers.N", or one of its own. */
 static void put_into(struct item *x, const char *unit)
 {
+    static const struct {
+        const char *before;
+        enum place place;
+    } stacks[] = {{"layers.", AT_LAYER}, {"encoder.", AT_ENCODER}, {"decoder.", AT_LAYER}};
     unsigned long n;
     char *end;
 
@@ -132,10 +151,16 @@ static void put_into(struct item *x, const char *unit)
         x->place = AT_EMBED;
     else if (!strcmp(unit, "head"))
         x->place = AT_HEAD;
-    else if (!strncmp(unit, "layers.", 7) && unit[7] >= '0' && unit[7] <= '9') {
-        n = strtoul(unit + 7, &end, 10);
+    else if (!strcmp(unit, "bridge"))
+        x->place = AT_BRIDGE;
+    for (size_t i = 0; i < sizeof(stacks) / sizeof(stacks[0]); i++) {
+        size_t k = strlen(stacks[i].before);
+
+        if (strncmp(unit, stacks[i].before, k) != 0 || unit[k] < '0' || unit[k] > '9')
+            continue;
+        n = strtoul(unit + k, &end, 10);
         if (!*end && n < 1000000) {
-            x->place = AT_LAYER;
+            x->place = stacks[i].place;
             x->number = (uint32_t)n;
         }
     }
@@ -148,11 +173,20 @@ static void place(struct reading *r, struct item *x)
 
     x->place = end_of(x->slot);
     if (x->place != AT_OTHER) {
-        x->unit = x->place == AT_EMBED ? "embed" : "head";
+        x->unit = x->place == AT_EMBED ? "embed" : x->place == AT_BRIDGE ? "bridge" : "head";
         return;
     }
     if (!slots_layer(name, &parts)) {
         x->unit = "other";
+        return;
+    }
+    if (r->fam && r->fam->names->decoder_layers &&
+        (slots_in_decoder(r->fam->names, name, &parts) || x->slot != SLOT_OTHER)) {
+        bool decoder = slots_in_decoder(r->fam->names, name, &parts);
+
+        x->place = decoder ? AT_LAYER : AT_ENCODER;
+        x->number = parts.number;
+        x->unit = arena_printf(r->a, "%scoder.%u", decoder ? "de" : "en", (unsigned)parts.number);
         return;
     }
     if (parts.container == r->n_main && !strncmp(name, r->main, r->n_main)) {
@@ -306,7 +340,7 @@ static int by_unit(const void *p, const void *q)
 
     if (x->place != y->place)
         return x->place < y->place ? -1 : 1;
-    if (x->place == AT_LAYER && x->number != y->number)
+    if ((x->place == AT_LAYER || x->place == AT_ENCODER) && x->number != y->number)
         return x->number < y->number ? -1 : 1;
     if (x->unit != y->unit) { /* most share the text */
         names = strcmp(x->unit, y->unit);
@@ -357,34 +391,45 @@ static const char *class_name(struct reading *r, size_t first, size_t n, const c
 static struct unit_class class_of(struct reading *r, size_t first, size_t n)
 {
     const struct item *v = r->items + first;
+    bool bert = r->fam && (r->fam->traits & HF_ENCODER) && !r->fam->names->decoder_layers;
     struct unit_class c = {.hidden = r->hidden, .causal = true, .tied = r->m->tied};
     const struct item *norm = block_slot(v, n, SLOT_NORM1, true), *head;
 
-    c.position = r->learned ? POSITION_LEARNED : POSITION_ROPE;
+    c.position = r->two ? POSITION_RELATIVE : r->learned ? POSITION_LEARNED : POSITION_ROPE;
+    if (r->two)
+        c.stack = v->place <= AT_ENCODER ? STACK_ENCODER : STACK_DECODER;
     c.norm = norm || block_slot(v, n, SLOT_FINAL_NORM, true) ? NORM_LAYER : NORM_RMS;
-    if (v->place == AT_EMBED || v->place == AT_HEAD) {
-        c.kind = v->place == AT_EMBED ? UNIT_EMBED : UNIT_HEAD;
-        c.name = v->place == AT_EMBED ? "embed" : "head";
+    if (v->place == AT_EMBED || v->place == AT_HEAD || v->place == AT_BRIDGE) {
+        c.kind = v->place == AT_EMBED ? UNIT_EMBED : v->place == AT_HEAD ? UNIT_HEAD : UNIT_BRIDGE;
+        c.name = v->place == AT_EMBED ? "embed" : v->place == AT_HEAD ? "head" : "bridge";
         head = v->place == AT_HEAD ? block_slot(v, n, SLOT_HEAD, false) : NULL;
         c.vocab = head ? block_across(head, r->embed_dim ? r->embed_dim : r->hidden) : r->m->vocab;
         c.embed_dim = r->embed_dim;
         return c;
     }
     c.kind = UNIT_LAYER;
-    if (v->place == AT_LAYER && block_known(&c, v, n, r->hidden, r->p ? r->p->active_experts : 0)) {
-        c.name = class_name(r, first, n, c.n_experts ? "moe-layer" : "layer");
+    if (bert || v->place == AT_ENCODER)
+        c.causal = false;
+    c.norm_after_add = bert;
+    if ((v->place == AT_LAYER || v->place == AT_ENCODER) &&
+        block_known(&c, v, n, r->hidden, r->p ? r->p->active_experts : 0, r->heads)) {
+        c.name = class_name(r, first, n,
+                            !r->two                  ? c.n_experts ? "moe-layer" : "layer"
+                            : v->place == AT_ENCODER ? "encoder-layer"
+                                                     : "decoder-layer");
         return c;
     }
     c = (struct unit_class){.kind = UNIT_LAYER,
                             .hidden = r->hidden,
                             .causal = true,
                             .tied = r->m->tied,
-                            .mixer = MIXER_UNKNOWN};
+                            .mixer = MIXER_UNKNOWN,
+                            .stack = c.stack};
     r->n_generic++;
     c.name = class_name(r, first, n,
-                        v->place != AT_LAYER ? "part"
-                        : r->m->names_only   ? "layer"
-                                             : "unknown-layer");
+                        v->place != AT_LAYER && v->place != AT_ENCODER ? "part"
+                        : r->m->names_only                             ? "layer"
+                                                                       : "unknown-layer");
     return c;
 }
 
@@ -423,7 +468,12 @@ static void sizes(struct reading *r)
         first_of(r, SLOT_PROJECT_OUT, AT_HEAD))
         r->embed_dim = embed->t->shape[1];
     r->m->hidden = r->hidden;
-    r->m->tied = embed && !first_of(r, SLOT_HEAD, AT_HEAD);
+    /* a pooler without words on it ends a model that has no head */
+    r->m->tied = embed && !first_of(r, SLOT_HEAD, AT_HEAD) &&
+                 (!first_of(r, SLOT_POOLER, AT_HEAD) || first_of(r, SLOT_TRANSFORM, AT_HEAD));
+    for (enum place at = AT_ENCODER; at <= AT_LAYER; at++)
+        if (first_of(r, SLOT_RELATIVE, at) && !r->heads)
+            r->heads = first_of(r, SLOT_RELATIVE, at)->t->shape[1];
 }
 
 /* Units of words need what their graph needs: else their tensors are a part like others. */
@@ -434,15 +484,23 @@ static void check_ends(struct reading *r)
     uint64_t width = r->embed_dim ? r->embed_dim : r->hidden;
     bool embed_ok = embed && block_across(embed, width) == r->m->vocab && r->m->vocab;
     bool head_ok = embed_ok && (!head || block_across(head, width)); /* of tokens, or of scores */
+    bool two = first_of(r, SLOT_ENCODER_NORM, AT_BRIDGE) && embed_ok && !r->embed_dim && r->heads &&
+               first_of(r, SLOT_Q, AT_ENCODER) && first_of(r, SLOT_CROSS_Q, AT_LAYER);
 
     for (size_t i = 0; i < r->n; i++) {
         struct item *x = &r->items[i];
+        bool cross = x->place == AT_LAYER && r->fam && r->fam->names->decoder_layers;
 
         if ((x->place == AT_EMBED && !embed_ok) || (x->place == AT_HEAD && !head_ok)) {
             x->place = AT_OTHER;
             x->slot = SLOT_OTHER;
         }
+        if (!two && (x->place == AT_ENCODER || x->place == AT_BRIDGE || cross)) { /* one of both */
+            x->place = AT_OTHER;
+            x->slot = SLOT_OTHER;
+        }
     }
+    r->two = two;
     if (!embed_ok || !head_ok)
         r->m->tied = false;
     if (!embed_ok) {

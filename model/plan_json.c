@@ -72,16 +72,29 @@ const char *const plan_slots[] = {[SLOT_OTHER] = "other",
                                   [SLOT_A] = "a",
                                   [SLOT_D] = "d",
                                   [SLOT_MIXER_NORM] = "mixer_norm",
+                                  [SLOT_TOKEN_TYPE] = "token_type",
+                                  [SLOT_RELATIVE] = "relative",
+                                  [SLOT_CROSS_NORM] = "cross_norm",
+                                  [SLOT_CROSS_Q] = "cross_q",
+                                  [SLOT_CROSS_K] = "cross_k",
+                                  [SLOT_CROSS_V] = "cross_v",
+                                  [SLOT_CROSS_O] = "cross_o",
+                                  [SLOT_ENCODER_NORM] = "encoder_norm",
+                                  [SLOT_TRANSFORM] = "transform",
+                                  [SLOT_TRANSFORM_NORM] = "transform_norm",
+                                  [SLOT_POOLER] = "pooler",
+                                  [SLOT_NEXT] = "next",
                                   [SLOT_N] = NULL};
 const char *const plan_rules[] = {"replicated", "chunk", "flat", "owner", NULL};
 const char *const plan_grad_syncs[] = {"every", "last", NULL};
 const char *const plan_reshards[] = {"always", "never", NULL};
 const char *const plan_ns_kernels[] = {"gemm", "symmetric", NULL};
 const char *const plan_recomputes[] = {"none", "selective", "full", NULL};
-const char *const plan_unit_kinds[] = {"embed", "layer", "head", NULL};
+const char *const plan_unit_kinds[] = {"embed", "layer", "head", "bridge", NULL};
+const char *const plan_stacks[] = {"only", "encoder", "decoder", NULL};
 const char *const plan_norms[] = {"rmsnorm", "layernorm", NULL};
 const char *const plan_acts[] = {"swiglu", "gelu", "geglu", "relu", "relu2", NULL};
-const char *const plan_positions[] = {"none", "rope", "learned", "alibi", NULL};
+const char *const plan_positions[] = {"none", "rope", "learned", "alibi", "relative", NULL};
 const char *const plan_mixers[] = {"attention", "mla", "delta", "mamba2", "none", "unknown", NULL};
 const char *const plan_columns[] = {"name",  "unit",          "role",      "slot",
                                     "bias",  "expert",        "optimizer", "rule",
@@ -185,6 +198,8 @@ static void add_job(cJSON *to, const struct job *j)
     json_add_str(o, "optimizer", optimizer_name(j->optimizer));
     json_add_u64(o, "ns_steps", j->ns_steps);
     json_add_u64(o, "seq_len", j->seq_len);
+    if (j->target_len)
+        json_add_u64(o, "target_len", j->target_len);
     json_add_u64(o, "micro_batch", j->micro_batch);
     json_add_u64(o, "grad_accum", j->grad_accum);
     json_add_str(o, "param_dtype", dtype_name(j->param_dtype));
@@ -253,6 +268,8 @@ static void add_class(cJSON *list, const struct unit_class *c)
     /* what most classes do not have is there only where it is */
     if (c->mixer != MIXER_ATTENTION)
         json_add_str(o, "mixer", plan_mixers[c->mixer]);
+    if (c->stack != STACK_ONLY)
+        json_add_str(o, "stack", plan_stacks[c->stack]);
     if (c->route != ROUTE_SOFTMAX_OF_CHOSEN)
         json_add_bool(o, "other_routing", true);
     add_size(o, "rotary_dim", c->rotary_dim);

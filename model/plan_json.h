@@ -25,6 +25,7 @@ extern const char *const plan_grad_syncs[];
 extern const char *const plan_reshards[];
 extern const char *const plan_recomputes[];
 extern const char *const plan_unit_kinds[];
+extern const char *const plan_stacks[];
 extern const char *const plan_norms[];
 extern const char *const plan_acts[];
 extern const char *const plan_positions[];

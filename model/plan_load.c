@@ -101,17 +101,18 @@ static int read_job(struct reader *r, const struct json_at *top)
     int choice;
 
     if (json_object(top, "job", &at, e) ||
-        KEYS(&at, e, "nodes", "gpus", "layout", "optimizer", "ns_steps", "seq_len", "micro_batch",
-             "grad_accum", "param_dtype", "grad_dtype", "state_dtype", "master_weights",
-             "recompute", "gather", "prefetch", "bucket", "planner", "objective", "mesh",
-             "shard_group", "tp", "pp", "ep", "framework", "attention", "loss", "adamw", "ns_batch",
-             "ns_kernels", "cuda_graphs", "fp8", "overlap_refresh", "grad_sync", "reshard",
-             "price") ||
+        KEYS(&at, e, "nodes", "gpus", "layout", "optimizer", "ns_steps", "seq_len", "target_len",
+             "micro_batch", "grad_accum", "param_dtype", "grad_dtype", "state_dtype",
+             "master_weights", "recompute", "gather", "prefetch", "bucket", "planner", "objective",
+             "mesh", "shard_group", "tp", "pp", "ep", "framework", "attention", "loss", "adamw",
+             "ns_batch", "ns_kernels", "cuda_graphs", "fp8", "overlap_refresh", "grad_sync",
+             "reshard", "price") ||
         u32(&at, "nodes", 1, CLUSTER_MAX_NODES, &j->nodes, e) ||
         u32(&at, "gpus", 1, CLUSTER_MAX_RANKS, &j->gpus, e) || text(r, &at, "layout", &j->layout) ||
         ENUM(&at, "optimizer", plan_optimizers, j->optimizer, e) ||
         u32(&at, "ns_steps", 0, 1000, &j->ns_steps, e) ||
         json_u64(&at, "seq_len", 1, MAX_SIZE, &j->seq_len, e) ||
+        json_u64_or(&at, "target_len", 1, MAX_SIZE, 0, &j->target_len, e) ||
         json_u64(&at, "micro_batch", 1, MAX_SIZE, &j->micro_batch, e) ||
         json_u64(&at, "grad_accum", 1, MAX_SIZE, &j->grad_accum, e) ||
         ENUM(&at, "param_dtype", plan_dtypes, j->param_dtype, e) ||
@@ -194,7 +195,7 @@ static int read_class_rest(const struct json_at *at, struct unit_class *c, struc
                  {"heads_unknown", &c->heads_unknown}};
     bool other_routing;
     uint64_t v;
-    int mixer;
+    int mixer, stack;
 
     for (size_t i = 0; i < sizeof(dims) / sizeof(dims[0]); i++) {
         if (json_u64_or(at, dims[i].key, 1, MAX_SIZE, 0, &v, e))
@@ -205,12 +206,14 @@ static int read_class_rest(const struct json_at *at, struct unit_class *c, struc
         if (json_bool_or(at, flags[i].key, false, flags[i].to, e))
             return -1;
     if (json_enum_or(at, "mixer", plan_mixers, MIXER_ATTENTION, &mixer, e) ||
+        json_enum_or(at, "stack", plan_stacks, STACK_ONLY, &stack, e) ||
         json_bool_or(at, "other_routing", false, &other_routing, e) ||
         json_u64_or(at, "window", 1, MAX_SIZE, 0, &c->window, e) ||
         json_u64_or(at, "embed_dim", 1, MAX_SIZE, 0, &c->embed_dim, e) ||
         json_u64_or(at, "positions", 1, MAX_SIZE, 0, &c->positions, e))
         return -1;
     c->mixer = (enum mixer_kind)mixer;
+    c->stack = (enum stack_kind)stack;
     c->route = other_routing ? ROUTE_OTHER : ROUTE_SOFTMAX_OF_CHOSEN;
     return 0;
 }
@@ -223,8 +226,8 @@ static int read_class(struct reader *r, const struct json_at *at, struct unit_cl
     memset(c, 0, sizeof(*c));
     if (KEYS(at, e, "name", "kind", "hidden", "ffn", "vocab", "heads", "kv_heads", "head_dim",
              "experts", "active_experts", "norm", "activation", "position", "causal", "fused_qkv",
-             "split_up", "qk_norm", "tied", "mixer", "other_routing", "rotary_dim", "v_head_dim",
-             "state_dim", "window", "chunked", "embed_dim", "positions", "parallel",
+             "split_up", "qk_norm", "tied", "mixer", "stack", "other_routing", "rotary_dim",
+             "v_head_dim", "state_dim", "window", "chunked", "embed_dim", "positions", "parallel",
              "norm_after_add", "output_gate", "scaled", "heads_unknown") ||
         text(r, at, "name", &c->name) || ENUM(at, "kind", plan_unit_kinds, c->kind, e) ||
         json_u64(at, "hidden", 1, MAX_SIZE, &c->hidden, e) ||
@@ -404,7 +407,7 @@ static int check_dimensions(struct reader *r, const struct json_at *model)
 {
     const struct model *m = &r->p->model;
     uint32_t layers = 0;
-    bool head = false, has_head_weight = false;
+    bool head = false, has_head_weight = false, pooler = false;
 
     for (uint32_t u = 0; u < m->n_units; u++) {
         const struct unit_class *c = &m->classes[m->units[u].class_id];
@@ -419,8 +422,10 @@ static int check_dimensions(struct reader *r, const struct json_at *model)
                             "unit %" PRIu32 " has %" PRIu64 ", %" PRIu64 ", %d",
                             m->hidden, m->vocab, m->tied, u, c->hidden, c->vocab, c->tied);
     }
-    for (uint32_t i = 0; i < m->n_tensors; i++)
+    for (uint32_t i = 0; i < m->n_tensors; i++) {
         has_head_weight |= m->tensors[i].slot == SLOT_HEAD && !m->tensors[i].is_bias;
+        pooler |= m->tensors[i].slot == SLOT_POOLER; /* which may stand alone */
+    }
     if (!m->n_units || (m->vocab && m->classes[m->units[0].class_id].kind == UNIT_LAYER &&
                         m->classes[m->units[m->n_units - 1].class_id].kind == UNIT_LAYER))
         return json_err(model, ERR_INVALID, r->e, "has vocab %" PRIu64 ", but no unit of words",
@@ -429,7 +434,7 @@ static int check_dimensions(struct reader *r, const struct json_at *model)
         return json_err(model, ERR_INVALID, r->e,
                         "has %" PRIu32 " layers, but %" PRIu32 " units are layers", m->n_layers,
                         layers);
-    if (head && m->tied == has_head_weight)
+    if (head && (m->tied == has_head_weight) && !(pooler && !m->tied))
         return json_err(model, ERR_INVALID, r->e, "is %stied, but has %s weight of its own head",
                         m->tied ? "" : "not ", has_head_weight ? "a" : "no");
     return 0;
@@ -456,6 +461,11 @@ static int check_model(struct reader *r, const struct json_at *model, struct tab
             return json_err(&unit, ERR_INVALID, r->e, "is %s, which stands %s", c->name,
                             c->kind == UNIT_EMBED ? "first" : "last");
     }
+    if (!r->p->job.target_len != (model_bridge(m) == MODEL_NONE))
+        return json_err(model, ERR_INVALID, r->e, "has %s, but job.target_len is %" PRIu64,
+                        r->p->job.target_len ? "no decoder beside an encoder"
+                                             : "a decoder beside an encoder",
+                        r->p->job.target_len);
     if (m->tied && (m->n_units < 2 || m->classes[m->units[0].class_id].kind != UNIT_EMBED))
         return json_err(model, ERR_INVALID, r->e, "is tied, but its first unit is no embedding");
     for (bool ok = json_first(&t->tensors, &row); ok; ok = json_next(&row))

@@ -81,18 +81,29 @@ static struct want of_words(const struct slots *x, enum tensor_slot slot)
                                  .must = c->position == POSITION_LEARNED,
                                  .out = c->positions ? c->positions : x->m->max_seq_len,
                                  .in = c->hidden};
+        if (slot == SLOT_TOKEN_TYPE)
+            return matrix(false, numel_of(x, slot) / c->hidden, c->hidden);
         if (slot == SLOT_PROJECT_IN && c->embed_dim)
             return matrix(true, c->hidden, words);
         if (slot == SLOT_EMBED_NORM)
             return matrix(false, c->hidden, 0);
         return w;
     }
+    if (c->kind == UNIT_BRIDGE)
+        return slot == SLOT_ENCODER_NORM ? matrix(true, c->hidden, 0) : w;
     if (slot == SLOT_FINAL_NORM)
         return matrix(false, c->hidden, 0);
+    if (slot == SLOT_POOLER || (slot == SLOT_TRANSFORM && !c->embed_dim))
+        return matrix(false, c->hidden, c->hidden);
+    if (slot == SLOT_TRANSFORM_NORM && tensor_of(x, SLOT_TRANSFORM))
+        return matrix(true, c->hidden, 0);
+    if (slot == SLOT_NEXT && tensor_of(x, SLOT_POOLER) && tensor_of(x, SLOT_TRANSFORM))
+        return matrix(false, 2, c->hidden);
     if (slot == SLOT_PROJECT_OUT && c->embed_dim)
         return matrix(true, words, c->hidden);
     if (slot == SLOT_HEAD)
-        return matrix(!c->tied, c->vocab, words);
+        return matrix(!c->tied && !tensor_of(x, SLOT_POOLER), c->vocab,
+                      words); /* or a pooler alone */
     return w;
 }
 
@@ -116,8 +127,35 @@ static struct want of_attention(const struct slots *x, enum tensor_slot slot)
     case SLOT_K_NORM: /* of a head, or of all */
         n = slot == SLOT_Q_NORM ? q : kv;
         return c->qk_norm ? matrix(true, numel_of(x, slot) == n ? n : c->head_dim, 0) : w;
+    case SLOT_RELATIVE: /* or another layer's */
+        n = numel_of(x, slot) / c->n_heads;
+        return c->position == POSITION_RELATIVE
+                   ? (struct want){.may = true, .out = n, .in = c->n_heads}
+                   : w;
     case SLOT_SINK:
         return vector(false, c->heads_unknown ? numel_of(x, slot) : c->n_heads);
+    default:
+        return w;
+    }
+}
+
+/* To an encoder's output; all of it or nothing. */
+static struct want of_cross(const struct slots *x, enum tensor_slot slot)
+{
+    const struct unit_class *c = x->c;
+    uint64_t q = product(c->n_heads, c->head_dim), kv = product(c->n_kv_heads, c->head_dim);
+    struct want w = {0};
+
+    switch (slot) {
+    case SLOT_CROSS_NORM:
+        return matrix(false, c->hidden, 0);
+    case SLOT_CROSS_Q:
+        return matrix(true, q, c->hidden);
+    case SLOT_CROSS_K:
+    case SLOT_CROSS_V:
+        return matrix(true, kv, c->hidden);
+    case SLOT_CROSS_O:
+        return matrix(true, c->hidden, q);
     default:
         return w;
     }
@@ -263,6 +301,10 @@ static struct want of_layer(const struct slots *x, enum tensor_slot slot)
     default:
         break;
     }
+    if (c->mixer == MIXER_ATTENTION && c->stack == STACK_DECODER)
+        w = of_cross(x, slot);
+    if (w.may)
+        return w;
     if (c->mixer == MIXER_ATTENTION)
         w = of_attention(x, slot);
     else if (c->mixer == MIXER_MLA)

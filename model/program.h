@@ -143,6 +143,7 @@ struct buffer {
     struct rank_table ranks;
     uint32_t table;  /* SIZE_SEGMENTS: index into program.segment_tables */
     bool persistent; /* reserved before the step, never released */
+    bool one; /* one instance a micro-batch, whichever unit the operation that names it is of */
 };
 
 /* ---- what is done: operations ---- */
@@ -184,6 +185,12 @@ struct operand {
     uint32_t count,
         stride; /* experts: count tensors, each `stride` behind the one before; 0: one */
 };
+
+/* Unit of the instance of a buffer that a life or an operand of an operation on `unit` names; out of range: there is none. */
+static inline int64_t buffer_unit(const struct buffer *b, uint32_t unit, int32_t d_unit)
+{
+    return b->one ? 0 : (int64_t)unit + d_unit;
+}
 
 enum coll_kind {
     COLL_ALL_REDUCE,

@@ -96,6 +96,21 @@ static bool attention(struct unit_class *c, const struct item *v, size_t n, uint
            heads_of(c, q, kv, norm);
 }
 
+/* Attention to an encoder, as wide as a layer's own: all of it, in a decoder, and nothing of it elsewhere. */
+static bool cross(const struct unit_class *c, const struct item *v, size_t n, uint64_t hidden)
+{
+    static const enum tensor_slot own[] = {SLOT_Q, SLOT_K, SLOT_V, SLOT_O};
+    static const enum tensor_slot other[] = {SLOT_CROSS_Q, SLOT_CROSS_K, SLOT_CROSS_V,
+                                             SLOT_CROSS_O};
+    bool ok = true;
+
+    for (int i = 0; i < 4; i++)
+        ok &=
+            block_across(block_slot(v, n, other[i], false), hidden) ==
+            (c->stack == STACK_DECODER ? block_across(block_slot(v, n, own[i], false), hidden) : 0);
+    return ok;
+}
+
 static bool mlp(struct unit_class *c, const struct item *v, size_t n, uint64_t hidden)
 {
     const struct item *down = block_slot(v, n, SLOT_DOWN, false);
@@ -129,7 +144,7 @@ static bool mixture(struct unit_class *c, const struct item *v, size_t n, uint64
 }
 
 bool block_known(struct unit_class *c, const struct item *v, size_t n, uint64_t hidden,
-                 uint64_t active)
+                 uint64_t active, uint64_t heads)
 {
     const struct item *norm1 = block_slot(v, n, SLOT_NORM1, false);
 
@@ -142,8 +157,16 @@ bool block_known(struct unit_class *c, const struct item *v, size_t n, uint64_t 
         if (!latent(c, v, n, hidden))
             return false;
     } else if (block_slot(v, n, SLOT_O, false)) {
-        if (!attention(c, v, n, hidden))
+        if (!attention(c, v, n, hidden) || !cross(c, v, n, hidden))
             return false;
+        if (heads && heads != c->n_heads) { /* as many of keys */
+            uint64_t width = (uint64_t)c->n_heads * c->head_dim;
+
+            if (c->n_heads != c->n_kv_heads || heads > UINT32_MAX || width % heads)
+                return false;
+            c->n_heads = c->n_kv_heads = (uint32_t)heads;
+            c->head_dim = (uint32_t)(width / heads);
+        }
     } else {
         c->mixer = MIXER_NONE;
     }

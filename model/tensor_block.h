@@ -4,7 +4,8 @@
 
 #include "model/tensors.h"
 
-enum place { AT_EMBED, AT_OTHER, AT_LAYER, AT_HEAD };
+/* In the order of units. A model of one stack has no layers at AT_ENCODER. */
+enum place { AT_EMBED, AT_OTHER, AT_ENCODER, AT_BRIDGE, AT_LAYER, AT_HEAD };
 
 /* A tensor on its way into a unit. */
 struct item {
@@ -23,8 +24,8 @@ const struct item *block_slot(const struct item *v, size_t n, enum tensor_slot s
 /* The dimension of a matrix that is not `hidden`, in either order; 0 when neither is. */
 uint64_t block_across(const struct item *x, uint64_t hidden);
 /* Fill in the class of a layer that the graph knows, else false. Every weight must have a slot, or its products would be
- * missed. `active` experts a token, 0: unknown, all are taken. */
+ * missed. `active` experts a token, 0: unknown, all are taken; `heads` where something else tells them, or 0. */
 bool block_known(struct unit_class *c, const struct item *v, size_t n, uint64_t hidden,
-                 uint64_t active);
+                 uint64_t active, uint64_t heads);
 
 #endif

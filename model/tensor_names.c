@@ -92,13 +92,26 @@ static bool unpack_mxfp4(struct file_tensor *t, struct arena *a)
     return true;
 }
 
+/* What BERT's norms were called where its files were first made. */
+static void rename_norm(struct file_tensor *t, struct arena *a)
+{
+    size_t n = strlen(t->name);
+
+    if (ends_with(t->name, "LayerNorm.gamma"))
+        t->name = arena_printf(a, "%.*sweight", (int)(n - strlen("gamma")), t->name);
+    else if (ends_with(t->name, "LayerNorm.beta"))
+        t->name = arena_printf(a, "%.*sbias", (int)(n - strlen("beta")), t->name);
+}
+
 void tensor_list_clean(struct tensor_list *l, struct arena *a)
 {
     bool mxfp4 = false;
     size_t n = 0;
 
-    for (size_t i = 0; i < l->n; i++)
+    for (size_t i = 0; i < l->n; i++) {
         mxfp4 |= unpack_mxfp4(&l->v[i], a);
+        rename_norm(&l->v[i], a);
+    }
     if (mxfp4)
         l->quantization = "mxfp4";
     for (size_t i = 0; i < l->n; i++) {

@@ -6,8 +6,8 @@
 #include <stdio.h>
 #include <string.h>
 
-static const struct hf_family *const groups[] = {hf_llama_families, hf_moe_families,
-                                                 hf_gpt_families, hf_hybrid_families};
+static const struct hf_family *const groups[] = {
+    hf_llama_families, hf_moe_families, hf_gpt_families, hf_hybrid_families, hf_encoder_families};
 
 /* Names that are looked at to find the family: the others say the same of further layers and experts. */
 enum { SAMPLE = 500 };
@@ -91,7 +91,9 @@ static bool in_table(const struct hf_names *names, const char *rest, struct slot
 static bool of_ends(enum tensor_slot s)
 {
     return s == SLOT_TOKEN_EMBEDDING || s == SLOT_POSITION || s == SLOT_EMBED_NORM ||
-           s == SLOT_PROJECT_IN || s == SLOT_PROJECT_OUT || s == SLOT_FINAL_NORM || s == SLOT_HEAD;
+           s == SLOT_PROJECT_IN || s == SLOT_PROJECT_OUT || s == SLOT_FINAL_NORM ||
+           s == SLOT_HEAD || s == SLOT_TOKEN_TYPE || s == SLOT_ENCODER_NORM ||
+           s == SLOT_TRANSFORM || s == SLOT_TRANSFORM_NORM || s == SLOT_POOLER || s == SLOT_NEXT;
 }
 
 /* Outside layers the family's name may stand behind a prefix: "language_model.model.norm" is "model.norm", and so is
@@ -115,15 +117,25 @@ static bool at_the_end(const struct hf_names *names, const char *name, struct sl
     return false;
 }
 
+bool slots_in_decoder(const struct hf_names *names, const char *name, const struct name_parts *p)
+{
+    size_t n = names->decoder_layers ? strlen(names->decoder_layers) : 0;
+
+    return n && p->container >= n && !strncmp(name + p->container - n, names->decoder_layers, n);
+}
+
 bool slots_match(const struct hf_names *names, const char *name, struct slot_match *out)
 {
     struct name_parts parts;
 
     if (!slots_layer(name, &parts))
-        return at_the_end(names, name, out);
+        return at_the_end(names, name, out) || (names->also && at_the_end(names->also, name, out));
+    if (slots_in_decoder(names, name, &parts) && in_table(names->also, parts.rest, out))
+        return true;
     if (in_table(names, parts.rest, out) && !of_ends(out->slot))
         return true;
-    return names->also && in_table(names->also, parts.rest, out) && !of_ends(out->slot);
+    return names->also && !names->decoder_layers && in_table(names->also, parts.rest, out) &&
+           !of_ends(out->slot);
 }
 
 const struct hf_family *slots_family(const struct tensor_list *l)

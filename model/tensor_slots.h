@@ -21,6 +21,8 @@ struct slot_match {
     int32_t expert; /* -1: of none */
 };
 bool slots_match(const struct hf_names *names, const char *name, struct slot_match *out);
+/* Is a layer's tensor one of the second stack of a family of two? */
+bool slots_in_decoder(const struct hf_names *names, const char *name, const struct name_parts *p);
 /* The family whose names most of the list's tensors have, or NULL when none has any. */
 const struct hf_family *slots_family(const struct tensor_list *l);
 

@@ -30,6 +30,10 @@ static const char *missing_attention(const struct model *m, const struct unit_cl
 {
     if (c->position == POSITION_ALIBI)
         return "ALiBi positions";
+    if (c->position == POSITION_RELATIVE)
+        return "relative positions";
+    if (has(m, c, SLOT_CROSS_Q, false, false))
+        return "attention to an encoder";
     if (c->position == POSITION_ROPE && c->fused_qkv)
         return "rotary positions on a fused QKV projection; --split-fused makes it three";
     if (c->position == POSITION_ROPE && c->head_dim % 2)
@@ -98,6 +102,12 @@ int graph_trains(const struct model *m, uint64_t seq_len, struct err *e)
             what = "only shapes: its heads and activation are a guess";
         else if (c->scaled)
             what = "constant multipliers or soft caps";
+        else if (c->kind == UNIT_BRIDGE)
+            what = "an encoder beside its decoder";
+        else if (has(m, c, SLOT_TOKEN_TYPE, false, false))
+            what = "a table of token types";
+        else if (has(m, c, SLOT_TRANSFORM, false, false) || has(m, c, SLOT_POOLER, false, false))
+            what = "a head of several products";
         else if (c->kind == UNIT_HEAD && c->vocab != m->vocab)
             what = "a head that gives scores, not tokens";
         else if (c->kind == UNIT_LAYER) {

@@ -199,7 +199,8 @@ static double elementwise_s(const struct device *d, const struct framework_costs
 static double unfused_attention_s(const struct device *d, const struct framework_costs *f,
                                   const struct kernel_call *k, bool backward)
 {
-    double scores = f->score_bytes * (double)(k->batch * k->m * k->n), times = backward ? 2 : 1;
+    double each = f->score_bytes + (k->biased ? f->bias_bytes : 0), times = backward ? 2 : 1;
+    double scores = each * (double)(k->batch * k->m * k->n);
     double products =
         gemm_s(d, f, operands(k), (double)k->m, (double)k->n, (double)k->k, (double)k->batch) +
         gemm_s(d, f, operands(k), (double)k->m, (double)k->k, (double)k->n, (double)k->batch);

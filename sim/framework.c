@@ -6,17 +6,20 @@ static const struct framework_costs costs[FRAMEWORK_N] = {
     /* PyTorch eager. Loss in fp32 as kernels of their own, the small kernels (casts, dropout, masks) that surround an
      * operation, a micro-batch's start: llm-foundry, 8 x A100. Casts and squares of RMSNorm and rotary positions: InternEvo.
      * ZeRO-1 by whole tensors and serial broadcasts, as ZeroRedundancyOptimizer and InternEvo. Unfused attention by count, 16 bits a score:
-     * written, scaled (read, written), masked, through softmax and dropout with a byte of its mask, read: 21 */
+     * written, scaled (read, written), masked, through softmax and dropout with a byte of its mask, read: 21. T5's: no scaling, the mask
+     * with the bias (read beside the scores), softmax in fp32 between two casts (6 + 8 + 6 for 4): 14 more */
     [FRAMEWORK_FSDP2] = {.kernels_s = 13.1e-6,
                          .score_bytes = 21,
+                         .bias_bytes = 14,
                          .logit_bytes = 46,
                          .micro_batch_s = 3.8e-3,
                          .eager = 3,
                          .refresh_by_owner = true,
                          .accumulate = 3},
     /* what torch.compile fuses is one kernel; attention is scaled_dot_product_attention's FlashAttention-2, whose causal forward reaches
-     * 0.85 to 0.95 of the rate without a mask (arXiv 2307.08691). Unfused: one kernel from product to product, by count 9 bytes a score */
+     * 0.85 to 0.95 of the rate without a mask (arXiv 2307.08691). Unfused: one kernel from product to product, by count 9 bytes a score, and 2 of a bias */
     [FRAMEWORK_FSDP2_COMPILED] = {.score_bytes = 9,
+                                  .bias_bytes = 2,
                                   .masked = 0.85,
                                   .logit_bytes = 20,
                                   .micro_batch_s = 3.8e-3,
@@ -25,6 +28,7 @@ static const struct framework_costs costs[FRAMEWORK_N] = {
     /* fused kernels of its own; gradient_accumulation_fusion. No run of it has been compared */
     [FRAMEWORK_MEGATRON] = {.kernels_s = 3e-6,
                             .score_bytes = 9.9,
+                            .bias_bytes = 2,
                             .logit_bytes = 40,
                             .micro_batch_s = 1e-3,
                             .accumulate = 1},
@@ -35,6 +39,7 @@ static const struct framework_costs costs[FRAMEWORK_N] = {
                                       .sustained = 1,
                                       .kernels_s = 6.2e-6,
                                       .score_bytes = 9.9,
+                                      .bias_bytes = 2,
                                       .logit_bytes = 67.6,
                                       .micro_batch_s = 5.1e-3,
                                       .adamw_bytes = 23.4,
@@ -44,6 +49,7 @@ static const struct framework_costs costs[FRAMEWORK_N] = {
      * 2311.00257): ZeRO-3 on 1,024 A800, 14 s a step, and MiCS on 8 and 1,024 */
     [FRAMEWORK_DEEPSPEED] = {.kernels_s = 13.1e-6,
                              .score_bytes = 21,
+                             .bias_bytes = 14,
                              .logit_bytes = 46,
                              .micro_batch_s = 3.8e-3,
                              .piece_s = 15e-6,

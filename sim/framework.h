@@ -19,6 +19,8 @@ struct framework_costs {
     double kernels_s;
     /* Unfused attention: HBM traffic of softmax, mask and dropout by score and forward pass, backward twice that. */
     double score_bytes;
+    /* ... and what of it is more where something of every score's own is added (relative positions, and masks with them). */
+    double bias_bytes;
     bool unfused; /* attention is (the job says: job_unfused_attention()) */
     double
         masked; /* of attention's rate, where a mask leaves half of the work, in place of the device's; 0: the device's */

@@ -66,8 +66,8 @@ static void collect(const struct run *r, struct changes *c)
             continue;
         for (uint32_t k = 0; k < o->n_lives; k++) {
             const struct life *l = &o->lives[k];
-            int64_t unit = (int64_t)t->id.unit + l->d_unit;
             const struct buffer *b = &p->buffers[l->buffer];
+            int64_t unit = buffer_unit(b, t->id.unit, l->d_unit);
 
             if (unit < 0 || unit >= p->model->n_units)
                 continue;

@@ -34,7 +34,24 @@ static const char plans_qwen_moe[] =
     "topk_prob\":true,"
     "\"tie_word_embeddings\":false}";
 
-static const char *const plans_models[] = {"block", "llama", "gpt2", "moe"};
+/* An encoder and its decoder, of different depths and lengths, with heads wider than the hidden size. */
+static const char plans_t5[] =
+    "{\"model_type\":\"t5\",\"vocab_size\":83,\"d_model\":24,\"d_kv\":16,\"d_ff\":52,"
+    "\"num_layers\":3,\"num_decoder_layers\":2,\"num_heads\":3}";
+enum { PLANS_TARGET = 20 };
+
+/* Its other form: a head of its own, gated MLPs. */
+static const char plans_t5_gated[] =
+    "{\"model_type\":\"t5\",\"vocab_size\":83,\"d_model\":24,\"d_kv\":8,\"d_ff\":52,"
+    "\"num_layers\":2,\"num_heads\":3,\"feed_forward_proj\":\"gated-gelu\","
+    "\"tie_word_embeddings\":false}";
+
+static const char plans_bert[] =
+    "{\"model_type\":\"bert\",\"vocab_size\":91,\"hidden_size\":24,\"intermediate_size\":88,"
+    "\"num_hidden_layers\":2,\"num_attention_heads\":3,\"architectures\":[\"BertForPreTraining\"]}";
+
+static const char *const plans_models[] = {"block",  "llama",        "gpt2",    "moe",
+                                           plans_t5, plans_t5_gated, plans_bert};
 
 static inline struct job plans_job(void)
 {
@@ -132,6 +149,8 @@ static inline void plans_make(struct plan *p, struct arena *a, const char *model
     MUST(plans_model(&p->model, model, a, &e) == 0, "%s: %s", model, e.msg);
     plans_ideal_cluster(&p->cluster, gpus_per_node, world);
     p->job = *j;
+    if (model_bridge(&p->model) != MODEL_NONE && !p->job.target_len)
+        p->job.target_len = PLANS_TARGET;
     p->job.layout = layout;
     p->job.gpus = world;
     p->job.nodes = p->cluster.n_nodes;
@@ -187,6 +206,6 @@ static inline bool plans_go_together(const char *layout, enum optimizer o)
            o == OPTIMIZER_ADAMW;
 }
 
-enum { PLANS_N_LAYOUTS = 10, PLANS_N_MODELS = 4, PLANS_N_WORLDS = 8 };
+enum { PLANS_N_LAYOUTS = 10, PLANS_N_MODELS = 7, PLANS_N_WORLDS = 8 };
 
 #endif

@@ -226,7 +226,8 @@ static void play_lives(uint32_t rank)
 
         for (int release = 0; release < 2; release++) {
             for (uint32_t i = 0; i < o->n_lives; i++) {
-                int64_t u = (int64_t)s.list[k].at.unit + o->lives[i].d_unit;
+                int64_t u = buffer_unit(&prog.buffers[o->lives[i].buffer], s.list[k].at.unit,
+                                        o->lives[i].d_unit);
 
                 if (o->lives[i].release == (bool)release && u >= 0 && u < units)
                     note(&t[(size_t)o->lives[i].buffer * units + (size_t)u],
@@ -234,8 +235,8 @@ static void play_lives(uint32_t rank)
                          prog.buffers[o->lives[i].buffer].rule == SIZE_BY_ITEM);
             }
             for (uint32_t i = 0; !release && i < o->n_operands; i++) {
-                int64_t u = (int64_t)s.list[k].at.unit + o->operands[i].d_unit;
                 const struct buffer *b = &prog.buffers[o->operands[i].buffer];
+                int64_t u = buffer_unit(b, s.list[k].at.unit, o->operands[i].d_unit);
 
                 /* what is persistent is one piece for the optimizer; gradients are touched by unit */
                 if (b->persistent && b->part != MEM_GRADS)
@@ -259,10 +260,11 @@ static void play_lives(uint32_t rank)
 START_TEST(waits_point_backwards_and_order_every_use_of_every_buffer)
 {
     static const uint32_t worlds[] = {1, 3, 8};
-    static const char *const models[] = {"block", "llama", "gpt2", "moe", "one-layer"};
+    static const char *const models[] = {"block",     "llama",  "gpt2",         "moe",
+                                         "one-layer", plans_t5, plans_t5_gated, plans_bert};
     struct job j = plans_job();
 
-    for (int m = 0; m < 5; m++)
+    for (int m = 0; m < 8; m++)
         for (int l = 0; l < PLANS_N_LAYOUTS; l++)
             for (int w = 0; w < 3; w++)
                 for (int v = 0; v < 6; v++) {
@@ -387,6 +389,7 @@ static struct tally tally_all(const char *prefix)
 START_TEST(forward_and_backward_flops_are_those_of_the_graphs)
 {
     struct job j = plans_job();
+    struct graph_batch batch;
     struct unit_graph g;
 
     for (int m = 0; m < PLANS_N_MODELS; m++)
@@ -397,9 +400,10 @@ START_TEST(forward_and_backward_flops_are_those_of_the_graphs)
                 j.recompute = (enum recompute)v;
                 j.grad_accum = (uint64_t)v + 1;
                 lower(plans_models[m], plans_layouts[l], &j, 3);
+                batch = job_batch(&plan.job);
                 for (uint32_t u = 0; u < plan.model.n_units; u++) {
-                    ck_assert(graph_build(&plan.model, plan.model.units[u].class_id, j.micro_batch,
-                                          j.seq_len, j.param_dtype, &g, &e) == 0);
+                    ck_assert(graph_build(&plan.model, plan.model.units[u].class_id, &batch,
+                                          j.param_dtype, &g, &e) == 0);
                     forward += g.forward_flops;
                     backward += g.backward_flops;
                 }

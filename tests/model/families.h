@@ -254,6 +254,78 @@ static const struct {
         "model_type": "nemotron_h", "hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 3,
         "hybrid_override_pattern": "M-*", "num_attention_heads": 4, "num_key_value_heads": 2,
         "vocab_size": 100, "mamba_num_heads": 4, "mamba_head_dim": 32, "n_groups": 2, "ssm_state_size": 16})},
+    /* BERT: what `architectures` says stands on the layers. A layer: q, k, v, o and MLP with biases, two norms. The published
+     * file of base counts 109,482,240 without a head, 109,514,298 with that of the masked words; of large 335,141,888 */
+    {"bert-base, masked words", BY_HAND(
+        (30522ull + 512 + 2) * 768 + 2 * 768 + 12 * (4ull * 768 * 768 + 4 * 768 + 2 * 768 * 3072 + 3072 +
+        768 + 4 * 768) + 768 * 768 + 3 * 768 + 30522), JSON_TEXT({
+        "model_type": "bert", "architectures": ["BertForMaskedLM"], "hidden_size": 768,
+        "intermediate_size": 3072, "num_hidden_layers": 12, "num_attention_heads": 12, "vocab_size": 30522,
+        "max_position_embeddings": 512, "type_vocab_size": 2, "hidden_act": "gelu", "pad_token_id": 0,
+        "position_embedding_type": "absolute"})},
+    {"bert-base, a pooler alone", "parameters of BertModel", 109482240, JSON_TEXT({
+        "model_type": "bert", "architectures": ["BertModel"], "hidden_size": 768, "intermediate_size": 3072,
+        "num_hidden_layers": 12, "num_attention_heads": 12, "vocab_size": 30522})},
+    {"bert-large, a pooler alone", "parameters of BertModel", 335141888, JSON_TEXT({
+        "model_type": "bert", "architectures": ["BertModel"], "hidden_size": 1024, "intermediate_size": 4096,
+        "num_hidden_layers": 24, "num_attention_heads": 16, "vocab_size": 30522})},
+    {"bert-large, both tasks", BY_HAND(
+        335141888ull + 1024 * 1024 + 3 * 1024 + 30522 + 2 * 1024 + 2), JSON_TEXT({
+        "model_type": "bert", "architectures": ["BertForPreTraining"], "hidden_size": 1024,
+        "intermediate_size": 4096, "num_hidden_layers": 24, "num_attention_heads": 16, "vocab_size": 30522})},
+    {"bert-base, a hundred classes", BY_HAND(109482240ull + 100 * 768 + 100), JSON_TEXT({
+        "model_type": "bert", "architectures": ["BertForSequenceClassification"], "hidden_size": 768,
+        "intermediate_size": 3072, "num_hidden_layers": 12, "num_attention_heads": 12, "vocab_size": 30522,
+        "num_labels": 100})},
+    {"roberta-base, a pooler alone", "parameters of RobertaModel", 124645632, JSON_TEXT({
+        "model_type": "roberta", "architectures": ["RobertaModel"], "hidden_size": 768,
+        "intermediate_size": 3072, "num_hidden_layers": 12, "num_attention_heads": 12, "vocab_size": 50265,
+        "max_position_embeddings": 514, "type_vocab_size": 1})},
+    {"roberta-base, masked words", BY_HAND(
+        124645632ull - 768 * 768 - 768 + 768 * 768 + 3 * 768 + 50265), JSON_TEXT({
+        "model_type": "roberta", "architectures": ["RobertaForMaskedLM"], "hidden_size": 768,
+        "intermediate_size": 3072, "num_hidden_layers": 12, "num_attention_heads": 12, "vocab_size": 50265,
+        "max_position_embeddings": 514, "type_vocab_size": 1, "pad_token_id": 1})},
+    {"xlm-roberta-base, two classes", BY_HAND(
+        (250002ull + 514 + 1) * 768 + 2 * 768 + 12 * (4ull * 768 * 768 + 4 * 768 + 2 * 768 * 3072 + 3072 +
+        768 + 4 * 768) + 768 * 768 + 768 + 2 * 768 + 2), JSON_TEXT({
+        "model_type": "xlm-roberta", "architectures": ["XLMRobertaForSequenceClassification"],
+        "hidden_size": 768, "intermediate_size": 3072, "num_hidden_layers": 12, "num_attention_heads": 12,
+        "vocab_size": 250002, "max_position_embeddings": 514, "type_vocab_size": 1})},
+    /* T5: two attentions in a layer of the decoder, a table of 32 distances a stack; published counts of the checkpoints */
+    {"t5-small", "parameters of T5ForConditionalGeneration", 60506624, JSON_TEXT({
+        "model_type": "t5", "d_model": 512, "d_kv": 64, "d_ff": 2048, "num_layers": 6, "num_heads": 8,
+        "vocab_size": 32128, "is_encoder_decoder": true})},
+    {"t5-base", "parameters of T5ForConditionalGeneration", 222903552, JSON_TEXT({
+        "model_type": "t5", "d_model": 768, "d_kv": 64, "d_ff": 3072, "num_layers": 12, "num_heads": 12,
+        "vocab_size": 32128, "is_encoder_decoder": true})},
+    {"t5-large", "parameters of T5ForConditionalGeneration", 737668096, JSON_TEXT({
+        "model_type": "t5", "d_model": 1024, "d_kv": 64, "d_ff": 4096, "num_layers": 24, "num_heads": 16,
+        "vocab_size": 32128, "is_encoder_decoder": true})},
+    {"t5-3b", "parameters of T5ForConditionalGeneration", 2851598336, JSON_TEXT({
+        "model_type": "t5", "d_model": 1024, "d_kv": 128, "d_ff": 16384, "num_layers": 24, "num_heads": 32,
+        "vocab_size": 32128, "is_encoder_decoder": true})},
+    {"t5-11b", BY_HAND(
+        32128ull * 1024 + 24 * (4ull * 1024 * 16384 + 2ull * 1024 * 65536 + 2 * 1024) + 24 * (8ull * 1024 *
+        16384 + 2ull * 1024 * 65536 + 3 * 1024) + 2 * (32 * 128 + 1024)), JSON_TEXT({
+        "model_type": "t5", "d_model": 1024, "d_kv": 128, "d_ff": 65536, "num_layers": 24, "num_heads": 128,
+        "vocab_size": 32128, "relative_attention_num_buckets": 32, "is_encoder_decoder": true})},
+    {"t5-v1.1-base", "parameters of T5ForConditionalGeneration", 247577856, JSON_TEXT({
+        "model_type": "t5", "d_model": 768, "d_kv": 64, "d_ff": 2048, "num_layers": 12,
+        "num_decoder_layers": 12, "num_heads": 12, "vocab_size": 32128, "feed_forward_proj": "gated-gelu",
+        "tie_word_embeddings": false, "is_encoder_decoder": true})},
+    {"flan-t5-xl", "parameters of T5ForConditionalGeneration", 2849757184, JSON_TEXT({
+        "model_type": "t5", "d_model": 2048, "d_kv": 64, "d_ff": 5120, "num_layers": 24, "num_heads": 32,
+        "vocab_size": 32128, "feed_forward_proj": "gated-gelu", "tie_word_embeddings": false,
+        "is_encoder_decoder": true})},
+    {"mt5-small", BY_HAND(
+        2ull * 250112 * 512 + 8 * (4ull * 512 * 384 + 3 * 512 * 1024 + 2 * 512) + 8 * (8ull * 512 * 384 + 3 *
+        512 * 1024 + 3 * 512) + 2 * (32 * 6 + 512)), JSON_TEXT({
+        "model_type": "mt5", "d_model": 512, "d_kv": 64, "d_ff": 1024, "num_layers": 8, "num_heads": 6,
+        "vocab_size": 250112, "is_encoder_decoder": true})},
+    {"umt5, small", "by hand", 0, JSON_TEXT({
+        "model_type": "umt5", "d_model": 64, "d_kv": 16, "d_ff": 96, "num_layers": 3, "num_decoder_layers": 2,
+        "num_heads": 6, "vocab_size": 100, "tie_word_embeddings": false})},
     /* clang-format on */
 };
 enum { N_FAMILIES = sizeof(families) / sizeof(families[0]) };

@@ -109,6 +109,12 @@ START_TEST(small_ones_by_hand)
     ck_assert_str_eq(m.classes[m.units[7].class_id].name, "layer");
     arena_release(&a);
     /* M: inner 128, groups 2 of 16: in 2*128 + 64 + 4 rows; - : 2*96*64; *: 2*64*64 + 2*32*64 */
+    /* q, k, v of 96, o; MLPs of three; a table of 32 x 6 a layer; 3 layers of two norms and 2 of three, two more; two tables of words */
+    family("umt5, small");
+    ck_assert_uint_eq(m.total_params, 3 * (4 * 96 * 64 + 3 * 96 * 64 + 192 + 2 * 64) +
+                                          2 * (8 * 96 * 64 + 3 * 96 * 64 + 192 + 3 * 64) + 2 * 64 +
+                                          2 * 100 * 64);
+    arena_release(&a);
     family("nemotron with a plain MLP");
     ck_assert_uint_eq(m.total_params, (324 * 64 + 192 * 4 + 192 + 3 * 4 + 128 + 64 * 128) +
                                           2 * 96 * 64 + (2 * 64 * 64 + 2 * 32 * 64) + 3 * 64 + 64 +
@@ -120,6 +126,67 @@ END_TEST
 
 START_TEST(names_are_those_of_the_checkpoints)
 {
+    family("bert-large, both tasks");
+    shape_is("bert.embeddings.token_type_embeddings.weight", 2, 1024);
+    shape_is("bert.embeddings.LayerNorm.bias", 1024, 0);
+    shape_is("bert.encoder.layer.23.attention.self.query.weight", 1024, 1024);
+    shape_is("bert.encoder.layer.0.attention.output.LayerNorm.weight", 1024, 0);
+    shape_is("bert.encoder.layer.0.intermediate.dense.weight", 4096, 1024);
+    shape_is("bert.encoder.layer.0.output.LayerNorm.bias", 1024, 0);
+    shape_is("bert.pooler.dense.weight", 1024, 1024);
+    shape_is("cls.predictions.transform.LayerNorm.weight", 1024, 0);
+    shape_is("cls.predictions.bias", 30522, 0);
+    shape_is("cls.seq_relationship.weight", 2, 1024);
+    ck_assert(m.tied && !tensor_is_matrix(find("cls.seq_relationship.weight")));
+    arena_release(&a);
+    family("bert-base, a pooler alone");
+    shape_is("encoder.layer.0.attention.self.key.bias", 768, 0);
+    shape_is("pooler.dense.bias", 768, 0);
+    ck_assert(!m.tied && !model_has_head(&m));
+    arena_release(&a);
+    family("roberta-base, masked words");
+    shape_is("roberta.embeddings.position_embeddings.weight", 514, 768);
+    shape_is("lm_head.layer_norm.bias", 768, 0);
+    shape_is("lm_head.bias", 50265, 0);
+    ck_assert_uint_eq(m.max_seq_len, 512);
+    arena_release(&a);
+    family("xlm-roberta-base, two classes");
+    shape_is("classifier.dense.weight", 768, 768);
+    shape_is("classifier.out_proj.weight", 2, 768);
+    ck_assert_uint_eq(m.n_notes, 0);
+    arena_release(&a);
+    family("t5-11b");
+    shape_is("shared.weight", 32128, 1024);
+    shape_is("encoder.block.0.layer.0.SelfAttention.q.weight", 16384, 1024);
+    shape_is("encoder.block.0.layer.0.SelfAttention.relative_attention_bias.weight", 32, 128);
+    ck_assert_ptr_null(
+        find("encoder.block.1.layer.0.SelfAttention.relative_attention_bias.weight"));
+    shape_is("encoder.block.23.layer.1.DenseReluDense.wi.weight", 65536, 1024);
+    shape_is("encoder.block.23.layer.1.layer_norm.weight", 1024, 0);
+    shape_is("encoder.final_layer_norm.weight", 1024, 0);
+    shape_is("decoder.block.0.layer.0.SelfAttention.relative_attention_bias.weight", 32, 128);
+    shape_is("decoder.block.23.layer.1.EncDecAttention.k.weight", 16384, 1024);
+    shape_is("decoder.block.23.layer.1.layer_norm.weight", 1024, 0);
+    shape_is("decoder.block.23.layer.2.DenseReluDense.wo.weight", 1024, 65536);
+    shape_is("decoder.block.23.layer.2.layer_norm.weight", 1024, 0);
+    shape_is("decoder.final_layer_norm.weight", 1024, 0);
+    ck_assert_int_eq(
+        find("encoder.block.0.layer.0.SelfAttention.relative_attention_bias.weight")->role,
+        ROLE_POSITION);
+    ck_assert(!tensor_is_matrix(
+        find("decoder.block.0.layer.0.SelfAttention.relative_attention_bias.weight")));
+    ck_assert_str_eq(m.units[25].name, "bridge");
+    ck_assert_str_eq(m.units[26].name, "decoder.0");
+    arena_release(&a);
+    family("flan-t5-xl");
+    shape_is("decoder.block.0.layer.2.DenseReluDense.wi_1.weight", 5120, 2048);
+    shape_is("lm_head.weight", 32128, 2048);
+    arena_release(&a);
+    family("umt5, small");
+    shape_is("encoder.block.2.layer.0.SelfAttention.relative_attention_bias.weight", 32, 6);
+    shape_is("decoder.block.1.layer.0.SelfAttention.relative_attention_bias.weight", 32, 6);
+    arena_release(&a);
+
     family("gemma-2-2b");
     shape_is("model.layers.25.post_feedforward_layernorm.weight", 2304, 0);
     shape_is("model.layers.0.pre_feedforward_layernorm.weight", 2304, 0);
@@ -231,8 +298,11 @@ END_TEST
 /* Tensors of the unit that some op names as weight or bias, experts by stride. */
 static void mark(const struct graph_op *o, const struct unit *u, uint32_t *used)
 {
-    if (o->weight_of_embedding)
+    if (o->weight_of_embedding) {
+        if (o->bias != MODEL_NONE) /* which is the head's own */
+            used[o->bias]++;
         return;
+    }
     for (uint32_t i = 0; o->weight != MODEL_NONE && i < o->n_weights; i++) {
         ck_assert_uint_lt(o->weight + i * o->weight_stride, u->n);
         used[o->weight + i * o->weight_stride]++;
@@ -255,6 +325,19 @@ static void check_gemm(const struct graph_op *o, const struct unit *u)
                   (unsigned long long)o->forward.n, (unsigned long long)o->forward.k);
 }
 
+/* Is it multiplied with a sequence's first token alone? A pooler, and what stands on it. */
+static bool once_a_sequence(const struct unit *u, const struct tensor *t)
+{
+    bool pooler = false, words = false;
+
+    for (uint32_t i = u->first; i < u->first + u->n; i++) {
+        pooler |= m.tensors[i].slot == SLOT_POOLER;
+        words |= m.tensors[i].slot == SLOT_TRANSFORM;
+    }
+    return pooler &&
+           (t->slot == SLOT_POOLER || t->slot == SLOT_NEXT || (t->slot == SLOT_HEAD && !words));
+}
+
 /* Elements that a token is multiplied with: matrices, router and head; of experts the active ones. */
 static uint64_t met(const struct unit *u, const struct unit_class *c)
 {
@@ -265,6 +348,8 @@ static uint64_t met(const struct unit *u, const struct unit_class *c)
         bool product = t->role == ROLE_MATRIX || t->role == ROLE_EXPERT || t->role == ROLE_ROUTER ||
                        t->role == ROLE_HEAD;
 
+        if (once_a_sequence(u, t))
+            continue;
         if (product && t->slot != SLOT_CONV && t->expert < (int32_t)(c->n_active ? c->n_active : 1))
             sum += t->numel;
     }
@@ -276,10 +361,12 @@ static uint64_t met(const struct unit *u, const struct unit_class *c)
 static void check_unit(const struct unit *u)
 {
     const struct unit_class *c = &m.classes[u->class_id];
-    uint64_t tokens = 4096, gemm = 0;
+    uint64_t tokens = 4096, gemm = 0, once = 0;
     uint32_t *used = MEM_NEW(uint32_t, u->n);
 
-    MUST(graph_build(&m, u->class_id, 2, tokens / 2, DTYPE_BF16, &g, &e) == 0, "%s", e.msg);
+    MUST(graph_build(&m, u->class_id, &(struct graph_batch){2, tokens / 2, 0}, DTYPE_BF16, &g,
+                     &e) == 0,
+         "%s", e.msg);
     for (uint32_t i = 0; i < g.n_ops; i++) {
         mark(&g.ops[i], u, used);
         if (g.ops[i].forward.kernel == KERNEL_GEMM) {
@@ -287,6 +374,10 @@ static void check_unit(const struct unit *u)
             gemm += g.ops[i].forward.flops;
         }
     }
+    for (uint32_t i = u->first; i < u->first + u->n; i++)
+        if (once_a_sequence(u, &m.tensors[i]) && !m.tensors[i].is_bias)
+            once += m.tensors[i].numel;
+    gemm -= 2 * 2 * once; /* two sequences */
     for (uint32_t i = 0; i < u->n; i++)
         MUST(used[i] == 1, "%s: %s is used %u times", m.arch, m.tensors[u->first + i].name,
              used[i]);
@@ -328,7 +419,9 @@ static uint64_t flops(const char *class_name, enum kernel kernel, uint64_t seq)
 {
     uint64_t sum = 0;
 
-    MUST(graph_build(&m, class_named(class_name), 1, seq, DTYPE_BF16, &g, &e) == 0, "%s", e.msg);
+    MUST(graph_build(&m, class_named(class_name), &(struct graph_batch){1, seq, 0}, DTYPE_BF16, &g,
+                     &e) == 0,
+         "%s", e.msg);
     for (uint32_t i = 0; i < g.n_ops; i++)
         sum += g.ops[i].forward.kernel == kernel ? g.ops[i].forward.flops : 0;
     return sum;
@@ -410,7 +503,7 @@ START_TEST(recurrences_by_hand)
     ck_assert_uint_eq(flops("moe-layer", KERNEL_GEMM, 4096 * 64),
                       4096ull * 64 * 2 * (2688ull * 128 + 6 * 2 * 1856 * 2688 + 2 * 3712 * 2688));
     /* the model's FLOPs a token: attention in 6 of 52 layers */
-    ck_assert_double_eq(graph_model_flops_per_token(&m, s),
+    ck_assert_double_eq(graph_model_flops_per_token(&m, s, 0),
                         6.0 * (double)(m.active_params - m.embedding_params) +
                             12.0 * 6 * 32 * 128 * (double)s);
     arena_release(&a);
@@ -435,33 +528,43 @@ START_TEST(blocks_have_their_familys_order)
 {
     /* GPT-J: attention and MLP read one norm; the input meets both sums */
     family("gpt-j-6b");
-    MUST(graph_build(&m, class_named("layer"), 1, 64, DTYPE_BF16, &g, &e) == 0, "%s", e.msg);
+    MUST(graph_build(&m, class_named("layer"), &(struct graph_batch){1, 64, 0}, DTYPE_BF16, &g,
+                     &e) == 0,
+         "%s", e.msg);
     ck_assert_uint_eq(g.ops[op_index("up")].in[0], g.ops[op_index("q")].in[0]);
     ck_assert_uint_eq(g.ops[op_index("add1")].in[0], 0);
     ck_assert_uint_eq(g.ops[op_index("add2")].in[0], g.ops[op_index("add1")].out);
     arena_release(&a);
     /* GPT-NeoX: two norms of the same input */
     family("gpt-neox-20b");
-    MUST(graph_build(&m, class_named("layer"), 1, 64, DTYPE_BF16, &g, &e) == 0, "%s", e.msg);
+    MUST(graph_build(&m, class_named("layer"), &(struct graph_batch){1, 64, 0}, DTYPE_BF16, &g,
+                     &e) == 0,
+         "%s", e.msg);
     ck_assert_uint_eq(g.ops[op_index("norm2")].in[0], 0);
     ck_assert_uint_eq(g.ops[op_index("norm1")].in[0], 0);
     arena_release(&a);
     /* OLMo 2: the mixer reads the input as it is, its output is normed before it is added */
     family("olmo-2-7b");
-    MUST(graph_build(&m, class_named("layer"), 1, 64, DTYPE_BF16, &g, &e) == 0, "%s", e.msg);
+    MUST(graph_build(&m, class_named("layer"), &(struct graph_batch){1, 64, 0}, DTYPE_BF16, &g,
+                     &e) == 0,
+         "%s", e.msg);
     ck_assert_uint_eq(g.ops[op_index("q")].in[0], 0);
     ck_assert_uint_eq(g.ops[op_index("norm1_post")].in[0], g.ops[op_index("o")].out);
     ck_assert_uint_eq(g.ops[op_index("add1")].in[1], g.ops[op_index("norm1_post")].out);
     arena_release(&a);
     /* OPT-350m: norms behind the additions, the last one makes the output */
     family("opt-350m");
-    MUST(graph_build(&m, class_named("layer"), 1, 64, DTYPE_BF16, &g, &e) == 0, "%s", e.msg);
+    MUST(graph_build(&m, class_named("layer"), &(struct graph_batch){1, 64, 0}, DTYPE_BF16, &g,
+                     &e) == 0,
+         "%s", e.msg);
     ck_assert_uint_eq(g.ops[op_index("norm1")].in[0], g.ops[op_index("add1")].out);
     ck_assert_uint_eq(g.output, g.ops[op_index("norm2")].out);
     arena_release(&a);
     /* DeepSeek: the shared expert's output joins the routed ones' */
     family("deepseek-v3");
-    MUST(graph_build(&m, class_named("moe-layer"), 1, 64, DTYPE_BF16, &g, &e) == 0, "%s", e.msg);
+    MUST(graph_build(&m, class_named("moe-layer"), &(struct graph_batch){1, 64, 0}, DTYPE_BF16, &g,
+                     &e) == 0,
+         "%s", e.msg);
     ck_assert_uint_eq(g.ops[op_index("shared_gate")].in[0], g.ops[op_index("router")].in[0]);
     ck_assert_uint_eq(g.ops[op_index("add2")].in[1], g.ops[op_index("add_shared")].out);
     arena_release(&a);
@@ -558,7 +661,9 @@ START_TEST(exec_says_what_it_cannot_train)
                 {"gpt-oss-20b", "local-moe-layer"},
                 {"phi-3.5-moe", "routing"},
                 {"nemotron-3-nano-30b-a3b", "Mamba-2"},
-                {"qwen3.5, dense", "delta rule"}};
+                {"qwen3.5, dense", "delta rule"},
+                {"bert-base, masked words", "token types"},
+                {"t5-11b", "relative positions"}};
 
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
         family(rows[i].name);
@@ -675,6 +780,24 @@ START_TEST(what_changes_a_family_is_refused_by_name)
          {"no_rope_layers has 1 entries for 2 layers"}},
         {"{\"model_type\":\"llama\",\"is_causal\":false}", {"is_causal is false", "only true"}},
         {"{\"model_type\":\"nemotron_h\",\"moe_latent_size\":1024}", {"moe_latent_size"}},
+        {"{\"model_type\":\"bert\",\"is_decoder\":true}", {"is_decoder"}},
+        {"{\"model_type\":\"bert\",\"add_cross_attention\":true}", {"add_cross_attention"}},
+        {"{\"model_type\":\"llama\",\"is_encoder_decoder\":true}", {"is_encoder_decoder"}},
+        {"{\"model_type\":\"bert\",\"hidden_size\":64,\"num_hidden_layers\":1,"
+         "\"num_attention_heads\":4,\"intermediate_size\":9,"
+         "\"position_embedding_type\":\"relative_key\"}",
+         {"position_embedding_type is 'relative_key'", "'absolute'"}},
+        {"{\"model_type\":\"roberta\",\"hidden_size\":64,\"num_hidden_layers\":1,"
+         "\"num_attention_heads\":4,\"intermediate_size\":9,\"max_position_embeddings\":2}",
+         {"max_position_embeddings is 2", "pad_token_id + 1 = 2"}},
+        {"{\"model_type\":\"t5\",\"is_encoder_decoder\":false}",
+         {"is_encoder_decoder is false", "an encoder or a decoder alone"}},
+        {"{\"model_type\":\"t5\",\"d_model\":64,\"d_kv\":8,\"d_ff\":9,\"num_layers\":1,"
+         "\"num_heads\":4,\"vocab_size\":9,\"feed_forward_proj\":\"gated-relu\"}",
+         {"feed_forward_proj is 'gated-relu'", "gated-gelu"}},
+        {"{\"model_type\":\"t5\",\"d_model\":64,\"d_ff\":9,\"num_layers\":1,"
+         "\"num_heads\":4,\"vocab_size\":9}",
+         {"d_kv"}},
         {"{\"model_type\":\"qwen\",\"hidden_size\":64,\"num_hidden_layers\":1,"
          "\"num_attention_heads\":4,\"vocab_size\":9,\"intermediate_size\":7}",
          {"intermediate_size is 7", "even"}},

@@ -17,7 +17,9 @@ static void load(const char *what)
 
 static void build(uint32_t class_id, uint64_t micro, uint64_t seq)
 {
-    ck_assert_msg(graph_build(&m, class_id, micro, seq, DTYPE_BF16, &g, &e) == 0, "%s", e.msg);
+    ck_assert_msg(
+        graph_build(&m, class_id, &(struct graph_batch){micro, seq, 0}, DTYPE_BF16, &g, &e) == 0,
+        "%s", e.msg);
 }
 
 static uint32_t class_named(const char *name)
@@ -264,11 +266,11 @@ START_TEST(model_flops_of_a_token_by_hand)
 {
     /* 6 a parameter without look-ups, 12*layers*hidden*seq */
     load("llama-2-7b");
-    ck_assert_double_eq(graph_model_flops_per_token(&m, 4096),
+    ck_assert_double_eq(graph_model_flops_per_token(&m, 4096, 0),
                         6.0 * (6738415616.0 - 32000 * 4096) + 12.0 * 32 * 4096 * 4096);
     arena_release(&a);
     load("gpt2"); /* tied: the table works as the head; positions are looked up */
-    ck_assert_double_eq(graph_model_flops_per_token(&m, 1024),
+    ck_assert_double_eq(graph_model_flops_per_token(&m, 1024, 0),
                         6.0 * (124439808 - 1024 * 768) + 12.0 * 12 * 768 * 1024);
     arena_release(&a);
 }
@@ -277,7 +279,8 @@ END_TEST
 START_TEST(a_product_beyond_2_63_is_refused)
 {
     load("llama-3.1-405b");
-    ck_assert_int_eq(graph_build(&m, class_named("layer"), 1u << 20, 1u << 30, DTYPE_BF16, &g, &e),
+    ck_assert_int_eq(graph_build(&m, class_named("layer"),
+                                 &(struct graph_batch){1u << 20, 1u << 30, 0}, DTYPE_BF16, &g, &e),
                      -1);
     ck_assert_int_eq(e.code, ERR_OVERFLOW);
     ck_assert_ptr_nonnull(strstr(e.msg, "--seq-len"));

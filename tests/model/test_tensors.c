@@ -131,7 +131,9 @@ static uint64_t flops(const struct model *of, enum kernel kernel)
     uint64_t sum = 0;
 
     for (uint32_t u = 0; u < of->n_units; u++) {
-        MUST(graph_build(of, of->units[u].class_id, 1, 64, DTYPE_BF16, &g, &e) == 0, "%s", e.msg);
+        MUST(graph_build(of, of->units[u].class_id, &(struct graph_batch){1, 64, 0}, DTYPE_BF16, &g,
+                         &e) == 0,
+             "%s", e.msg);
         for (uint32_t i = 0; i < g.n_ops; i++)
             sum += g.ops[i].forward.kernel == kernel ? g.ops[i].forward.flops : 0;
     }
