@@ -74,6 +74,12 @@ static const char gpt2[] = JSON_TEXT({
     "vocab_size": 50257, "activation_function": "gelu_new"
 });
 
+/* "Exploring the Limits of Transfer Learning with a Unified Text-to-Text Transformer", arXiv 1910.10683; google-t5/t5-11b */
+static const char t5_11b[] = JSON_TEXT({
+    "model_type": "t5", "d_model": 1024, "d_kv": 128, "d_ff": 65536, "num_layers": 24, "num_heads": 128,
+    "vocab_size": 32128, "relative_attention_num_buckets": 32, "is_encoder_decoder": true
+});
+
 #define BUNDLED(X)                      \
     X("llama-2-7b", llama_2_7b)         \
     X("llama-3.1-8b", llama_3_1_8b)     \
@@ -85,7 +91,8 @@ static const char gpt2[] = JSON_TEXT({
     X("qwen3-14b", qwen3_14b)           \
     X("qwen3-32b", qwen3_32b)           \
     X("mixtral-8x7b", mixtral_8x7b)     \
-    X("gpt2", gpt2)
+    X("gpt2", gpt2)                     \
+    X("t5-11b", t5_11b)
 /* clang-format on */
 
 #define NAME(name, text) name,

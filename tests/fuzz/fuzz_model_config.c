@@ -10,8 +10,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 /* Layers times experts: a valid model of millions of tensors is slow, not wrong. */
 static bool is_large(const uint8_t *data, size_t size)
 {
-    static const char *const keys[] = {"num_hidden_layers", "n_layer",
-                                       "n_layers",          "num_experts",
+    static const char *const keys[] = {"num_hidden_layers", "n_layer",         "n_layers",
+                                       "num_experts",       "num_layers",      "num_decoder_layers",
                                        "num_local_experts", "n_routed_experts"};
     struct json j;
     struct err e;

@@ -76,7 +76,9 @@ START_TEST(bundled_models_have_their_published_sizes)
          32 * (2 * 4096 * 4096 + 2 * 1024 * 4096 + 24 * 4096ull * 14336), 32 * (4 + 24),
          46702792704 - 32 * 18 * 4096ull * 14336},
         {"gpt2", 124439808, 12ull * 12 * 768 * 768, 48, 124439808},
-    };
+        /* two stacks of 24: q, k, v, o of 16384 x 1024 once and twice, MLPs of 65536 */
+        {"t5-11b", 11307321344, 24ull * (12 * 1024ull * 16384 + 4 * 1024ull * 65536), 24 * (6 + 10),
+         11307321344}};
     size_t n = sizeof(rows) / sizeof(rows[0]), i = 0;
 
     for (const char *const *name = model_bundled_names(); *name; name++, i++)

@@ -184,6 +184,96 @@ START_TEST(a_list_gives_the_model_of_its_config)
 }
 END_TEST
 
+/* The list of a family's config without what `keep` refuses. */
+static void list_of_family(const char *name, struct model *by_config, struct tensor_list *l,
+                           bool (*keep)(const char *))
+{
+    size_t n = 0;
+
+    for (size_t i = 0; i < N_FAMILIES; i++)
+        if (!strcmp(families[i].name, name))
+            MUST(model_from_config(families[i].config, strlen(families[i].config), "c", &a,
+                                   by_config, &e) == 0,
+                 "%s", e.msg);
+    list_of(by_config, l);
+    for (size_t i = 0; i < l->n; i++)
+        if (!keep || keep(l->v[i].name))
+            l->v[n++] = l->v[i];
+    l->n = n;
+}
+
+static bool of_encoder(const char *name)
+{
+    return !strncmp(name, "encoder.", 8) || !strncmp(name, "shared.", 7);
+}
+
+static bool outside_the_bridge(const char *name)
+{
+    return strcmp(name, "encoder.final_layer_norm.weight") != 0;
+}
+
+/* A stack alone, or two that nothing joins, are parts whose products are counted, and no decoder that has lost its encoder. */
+START_TEST(half_an_encoder_decoder_is_parts)
+{
+    bool (*const keep[])(const char *) = {of_encoder, outside_the_bridge};
+
+    for (int k = 0; k < 2; k++) {
+        struct model by_config;
+        struct tensor_list l;
+
+        begin();
+        list_of_family("t5-small", &by_config, &l, keep[k]);
+        MUST(model_from_tensors(&l, NULL, &a, &m, &e) == 0, "%s", e.msg);
+        ck_assert_uint_eq(model_bridge(&m), MODEL_NONE);
+        ck_assert(noted("of no block that is known"));
+        for (uint32_t c = 0; c < m.n_classes; c++) {
+            ck_assert_int_eq(m.classes[c].stack, STACK_ONLY);
+            ck_assert(m.classes[c].kind != UNIT_LAYER || m.classes[c].mixer == MIXER_UNKNOWN);
+        }
+        MUST(plan_check_slots(&m, 0, "l", &e) == 0, "%s", e.msg);
+        flops(&m, KERNEL_GEMM);
+        tensor_list_release(&l);
+        end();
+    }
+}
+END_TEST
+
+/* Heads that no shape tells are in the tables of relative positions. */
+START_TEST(relative_positions_tell_the_heads)
+{
+    struct model by_config;
+    struct tensor_list l;
+
+    begin();
+    list_of_family("t5-11b", &by_config, &l, NULL);
+    MUST(model_from_tensors(&l, NULL, &a, &m, &e) == 0, "%s", e.msg);
+    for (uint32_t c = 0; c < m.n_classes; c++)
+        if (m.classes[c].kind == UNIT_LAYER) {
+            ck_assert_uint_eq(m.classes[c].n_heads, 128);
+            ck_assert_uint_eq(m.classes[c].head_dim, 128);
+            ck_assert(m.classes[c].causal == (m.classes[c].stack == STACK_DECODER));
+        }
+    ck_assert_str_eq(m.units[25].name, "bridge");
+    ck_assert_uint_eq(model_bridge(&m), 25);
+    tensor_list_release(&l);
+    end();
+}
+END_TEST
+
+/* BERT's first files call a norm's weight gamma and its bias beta. */
+START_TEST(berts_old_names_of_norms)
+{
+    begin();
+    put_text("l.json", "{\"tensors\":{\"bert.embeddings.word_embeddings.weight\":[10,8],"
+                       "\"bert.embeddings.LayerNorm.gamma\":[8],"
+                       "\"bert.embeddings.LayerNorm.beta\":[8]}}");
+    ck_assert_msg(load("l.json") == 0, "%s", e.msg);
+    ck_assert_int_eq(find("bert.embeddings.LayerNorm.weight")->role, ROLE_NORM);
+    ck_assert_int_eq(find("bert.embeddings.LayerNorm.bias")->role, ROLE_BIAS);
+    end();
+}
+END_TEST
+
 START_TEST(fused_qkv_of_a_llama_body_is_160_matrices)
 {
     /* nwyin/modded-llama2#9: total 6,682,124,288; Muon 160 tensors of 6,476,005,376; AdamW 66 of 206,118,912 */
@@ -653,4 +743,5 @@ SUITE_MAIN("model/tensors", a_list_gives_the_model_of_its_config,
            an_index_alone_has_names, a_config_beside_gives_shapes_or_heads,
            broken_indices_are_refused, a_plain_list_is_grouped_by_its_names,
            patterns_of_the_user_come_first, active_experts_are_asked_for,
-           stars_match_any_characters)
+           stars_match_any_characters, half_an_encoder_decoder_is_parts,
+           relative_positions_tell_the_heads, berts_old_names_of_norms)

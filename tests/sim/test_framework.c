@@ -67,13 +67,16 @@ START_TEST(unfused_attention_moves_its_scores)
                             .batch = 1,
                             .flops = 256000000,
                             .launches = 1};
-    struct kernel_call backward = k;
-    struct framework_costs none = {.unfused = true}, scores = {.score_bytes = 10, .unfused = true};
+    struct kernel_call backward = k, biased = k;
+    struct framework_costs none = {.unfused = true},
+                           scores = {.score_bytes = 10, .bias_bytes = 4, .unfused = true};
     struct device d = dev();
 
     backward.kernel = KERNEL_ATTENTION_BACKWARD;
     ck_assert_double_eq_tol(us(&d, &scores, &k) - us(&d, &none, &k), 10, 1e-3);
     ck_assert_double_eq_tol(us(&d, &scores, &backward), 2 * us(&d, &scores, &k), 1e-3);
+    biased.biased = true; /* 4 bytes more */
+    ck_assert_double_eq_tol(us(&d, &scores, &biased) - us(&d, &scores, &k), 4, 1e-3);
 }
 END_TEST
 
@@ -286,6 +289,8 @@ START_TEST(constants_stay_in_their_physical_ranges)
         ck_assert(f->kernels_s >= 0 && f->kernels_s < 5e-5);
         /* a score is at least written and read once in fp16, at most ten times in fp32 */
         ck_assert(f->score_bytes == 0 || (f->score_bytes > 4 && f->score_bytes < 80));
+        /* a bias is read once in 16 bits; casts to fp32 and back around a softmax add at most 20 */
+        ck_assert(f->bias_bytes >= 2 && f->bias_bytes < 24);
         /* a logit is at least read twice and its gradient written; fp32 copies make ten passes of it at most */
         ck_assert(f->logit_bytes >= 6 && f->logit_bytes < 120);
         ck_assert(f->micro_batch_s >= 0 && f->micro_batch_s < 1e-2);
