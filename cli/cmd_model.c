@@ -328,7 +328,10 @@ static void summary(const struct view *v, struct strbuf *out)
          units_show_count(m->tail_tensors).s, optimizer_name(OPTIMIZER_ADAMW));
     line(v, out, "units", "%u: %s", m->n_units, units.s);
     if (m->vocab)
-        line(v, out, "head", "%s", m->tied ? "tied to the embedding" : "a tensor of its own");
+        line(v, out, "head", "%s",
+             m->tied             ? "tied to the embedding"
+             : model_has_head(m) ? "a tensor of its own"
+                                 : "none");
     for (uint32_t i = 0; i < m->n_notes; i++)
         line(v, out, "note", "%s", m->notes[i]);
     strbuf_putc(out, '\n');

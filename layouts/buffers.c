@@ -162,6 +162,8 @@ static uint64_t padded_bytes(struct lower *l, uint32_t u)
 /* What units make for later ones, and who reads it: the one place that looks for them. */
 static void carried_buffers(struct lower *l)
 {
+    bool read[CARRIED_N] = {false};
+
     for (int c = 0; c < CARRIED_N; c++)
         l->carried[c].value = l->carried[c].grad = l->carried[c].first = l->carried[c].last =
             PROGRAM_NONE;
@@ -173,8 +175,9 @@ static void carried_buffers(struct lower *l)
                 enum carry c = g->values[g->ops[i].in[k]].carried;
 
                 l->carried[c].last = u;
-                if (l->carried[c].first == PROGRAM_NONE)
+                if (!read[c])
                     l->carried[c].first = u;
+                read[c] = true;
             }
         for (uint32_t v = 0; v < g->n_values; v++) {
             enum carry c = g->values[v].carried;
@@ -190,6 +193,9 @@ static void carried_buffers(struct lower *l)
             l->carried[c].value = program_add_buffer(&l->b, &b);
             b.name = arena_printf(l->a, "grad.%s", carried_name(c));
             l->carried[c].grad = program_add_buffer(&l->b, &b);
+            if (l->carried[c].first ==
+                PROGRAM_NONE) /* until somebody does: layers of which only shapes are known do not */
+                l->carried[c].first = l->carried[c].last = u;
         }
     }
 }

@@ -21,7 +21,8 @@
     [SLOT_K] = "attention.self.key", [SLOT_V] = "attention.self.value",                            \
     [SLOT_O] = "attention.output.dense", [SLOT_NORM1] = "attention.output.LayerNorm",              \
     [SLOT_UP] = "intermediate.dense", [SLOT_DOWN] = "output.dense",                                \
-    [SLOT_NORM2] = "output.LayerNorm", [SLOT_POOLER] = prefix "pooler.dense"
+    [SLOT_NORM2] = "output.LayerNorm"
+#define BERT_POOLED(prefix) BERT_OF(prefix), [SLOT_POOLER] = prefix "pooler.dense"
 #define BERT_WORDS                                                                                 \
     [SLOT_TRANSFORM] = "cls.predictions.transform.dense",                                          \
     [SLOT_TRANSFORM_NORM] = "cls.predictions.transform.LayerNorm",                                 \
@@ -32,20 +33,20 @@
 /* A tied head has a bias alone, which stands beside where its weight would be. */
 static const struct hf_names bert_names = {
     .layers = "bert.encoder.layer",
-    .of = {BERT_OF("bert."), BERT_WORDS, [SLOT_HEAD] = "cls.predictions"},
+    .of = {BERT_POOLED("bert."), BERT_WORDS, [SLOT_HEAD] = "cls.predictions"},
 };
 static const struct hf_names bert_untied = {
     .layers = "bert.encoder.layer",
-    .of = {BERT_OF("bert."), BERT_WORDS, [SLOT_HEAD] = "cls.predictions.decoder"},
+    .of = {BERT_POOLED("bert."), BERT_WORDS, [SLOT_HEAD] = "cls.predictions.decoder"},
 };
 static const struct hf_names bert_classes = {
     .layers = "bert.encoder.layer",
-    .of = {BERT_OF("bert."), [SLOT_HEAD] = "classifier"},
+    .of = {BERT_POOLED("bert."), [SLOT_HEAD] = "classifier"},
 };
 /* and for lists of tensors, whose names may have more before these */
 static const struct hf_names bert_bare = {
     .layers = "encoder.layer",
-    .of = {BERT_OF(""), BERT_WORDS, [SLOT_HEAD] = "cls.predictions"},
+    .of = {BERT_POOLED(""), BERT_WORDS, [SLOT_HEAD] = "cls.predictions"},
     .also = &bert_classes,
 };
 static const struct hf_names roberta_names = {
@@ -57,26 +58,14 @@ static const struct hf_names roberta_untied = {
     .of = {BERT_OF("roberta."), ROBERTA_WORDS, [SLOT_HEAD] = "lm_head.decoder"},
 };
 /* its classes stand on a layer of their own, as wide as the pooler and with its tanh */
-#define ROBERTA_CLASSES [SLOT_POOLER] = "classifier.dense", [SLOT_HEAD] = "classifier.out_proj"
 static const struct hf_names roberta_classes = {
     .layers = "roberta.encoder.layer",
-    .of = {[SLOT_TOKEN_EMBEDDING] = "roberta.embeddings.word_embeddings",
-           [SLOT_POSITION] = "roberta.embeddings.position_embeddings",
-           [SLOT_TOKEN_TYPE] = "roberta.embeddings.token_type_embeddings",
-           [SLOT_EMBED_NORM] = "roberta.embeddings.LayerNorm",
-           [SLOT_Q] = "attention.self.query",
-           [SLOT_K] = "attention.self.key",
-           [SLOT_V] = "attention.self.value",
-           [SLOT_O] = "attention.output.dense",
-           [SLOT_NORM1] = "attention.output.LayerNorm",
-           [SLOT_UP] = "intermediate.dense",
-           [SLOT_DOWN] = "output.dense",
-           [SLOT_NORM2] = "output.LayerNorm",
-           ROBERTA_CLASSES},
+    .of = {BERT_OF("roberta."), [SLOT_POOLER] = "classifier.dense",
+           [SLOT_HEAD] = "classifier.out_proj"},
 };
 static const struct hf_names roberta_bare = {
     .layers = "encoder.layer",
-    .of = {BERT_OF(""), ROBERTA_WORDS, [SLOT_HEAD] = "lm_head"},
+    .of = {BERT_POOLED(""), ROBERTA_WORDS, [SLOT_HEAD] = "lm_head"},
     .also = &roberta_classes,
 };
 #define T5_ATTENTION(layer)                                                                        \

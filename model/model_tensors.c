@@ -476,6 +476,31 @@ static void sizes(struct reading *r)
             r->heads = first_of(r, SLOT_RELATIVE, at)->t->shape[1];
 }
 
+/* What BERT's ends need of a tensor of theirs: its shape, its weight where it is a bias, what it stands on. */
+static bool end_fits(const struct reading *r, const struct item *x)
+{
+    bool pooler = first_of(r, SLOT_POOLER, AT_HEAD), words = first_of(r, SLOT_TRANSFORM, AT_HEAD);
+    uint64_t rows = x->t->shape[0], cols = x->t->shape[1];
+
+    switch (x->slot) {
+    case SLOT_TOKEN_TYPE:
+        return !x->is_bias && x->t->n_dims == 2 && cols == r->hidden;
+    case SLOT_POOLER:
+    case SLOT_TRANSFORM:
+        return x->is_bias ? first_of(r, x->slot, AT_HEAD) != NULL
+                          : x->t->n_dims == 2 && rows == r->hidden && cols == r->hidden;
+    case SLOT_TRANSFORM_NORM:
+        return words && first_of(r, x->slot, AT_HEAD);
+    case SLOT_NEXT:
+        return pooler && words && first_of(r, x->slot, AT_HEAD) &&
+               (x->is_bias || (x->t->n_dims == 2 && rows == 2 && cols == r->hidden));
+    case SLOT_HEAD:
+        return !x->is_bias || r->m->tied || first_of(r, SLOT_HEAD, AT_HEAD);
+    default:
+        return true;
+    }
+}
+
 /* Units of words need what their graph needs: else their tensors are a part like others. */
 static void check_ends(struct reading *r)
 {
@@ -487,6 +512,12 @@ static void check_ends(struct reading *r)
     bool two = first_of(r, SLOT_ENCODER_NORM, AT_BRIDGE) && embed_ok && !r->embed_dim && r->heads &&
                first_of(r, SLOT_Q, AT_ENCODER) && first_of(r, SLOT_CROSS_Q, AT_LAYER);
 
+    for (size_t i = 0; i < r->n; i++) {
+        embed_ok &= r->items[i].place != AT_EMBED || end_fits(r, &r->items[i]);
+        head_ok &= r->items[i].place != AT_HEAD || end_fits(r, &r->items[i]);
+    }
+    head_ok &= embed_ok;
+    two &= embed_ok;
     for (size_t i = 0; i < r->n; i++) {
         struct item *x = &r->items[i];
         bool cross = x->place == AT_LAYER && r->fam && r->fam->names->decoder_layers;

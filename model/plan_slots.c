@@ -93,10 +93,12 @@ static struct want of_words(const struct slots *x, enum tensor_slot slot)
         return slot == SLOT_ENCODER_NORM ? matrix(true, c->hidden, 0) : w;
     if (slot == SLOT_FINAL_NORM)
         return matrix(false, c->hidden, 0);
-    if (slot == SLOT_POOLER || (slot == SLOT_TRANSFORM && !c->embed_dim))
+    if (slot == SLOT_TRANSFORM && !c->embed_dim)
+        return matrix(false, c->hidden, c->hidden);
+    if (slot == SLOT_POOLER && !c->embed_dim && (!c->tied || tensor_of(x, SLOT_TRANSFORM)))
         return matrix(false, c->hidden, c->hidden);
     if (slot == SLOT_TRANSFORM_NORM && tensor_of(x, SLOT_TRANSFORM))
-        return matrix(true, c->hidden, 0);
+        return matrix(false, c->hidden, 0);
     if (slot == SLOT_NEXT && tensor_of(x, SLOT_POOLER) && tensor_of(x, SLOT_TRANSFORM))
         return matrix(false, 2, c->hidden);
     if (slot == SLOT_PROJECT_OUT && c->embed_dim)

@@ -238,6 +238,37 @@ START_TEST(half_an_encoder_decoder_is_parts)
 }
 END_TEST
 
+static bool no_pooler_weight(const char *name)
+{
+    return strcmp(name, "bert.pooler.dense.weight") != 0;
+}
+
+static bool no_transform_weight(const char *name)
+{
+    return strcmp(name, "cls.predictions.transform.dense.weight") != 0;
+}
+
+/* What stands on a pooler or a transformation that is not there is a part too. */
+START_TEST(berts_ends_need_what_they_stand_on)
+{
+    bool (*const keep[])(const char *) = {no_pooler_weight, no_transform_weight};
+
+    for (int k = 0; k < 2; k++) {
+        struct model by_config;
+        struct tensor_list l;
+
+        begin();
+        list_of_family("bert-large, both tasks", &by_config, &l, keep[k]);
+        MUST(model_from_tensors(&l, NULL, &a, &m, &e) == 0, "%s", e.msg);
+        ck_assert(noted("of no block that is known") && !model_has_head(&m));
+        MUST(plan_check_slots(&m, 0, "l", &e) == 0, "%s", e.msg);
+        flops(&m, KERNEL_GEMM);
+        tensor_list_release(&l);
+        end();
+    }
+}
+END_TEST
+
 /* Heads that no shape tells are in the tables of relative positions. */
 START_TEST(relative_positions_tell_the_heads)
 {
@@ -744,4 +775,5 @@ SUITE_MAIN("model/tensors", a_list_gives_the_model_of_its_config,
            broken_indices_are_refused, a_plain_list_is_grouped_by_its_names,
            patterns_of_the_user_come_first, active_experts_are_asked_for,
            stars_match_any_characters, half_an_encoder_decoder_is_parts,
-           relative_positions_tell_the_heads, berts_old_names_of_norms)
+           berts_ends_need_what_they_stand_on, relative_positions_tell_the_heads,
+           berts_old_names_of_norms)
