@@ -46,35 +46,89 @@ struct search {
     uint64_t n_simulated; /* steps */
 };
 
-/* One layout and recomputation at one size; `fits`, `step_ps` and `bytes` are of it. */
-struct choice {
-    const char *layout;
-    enum recompute recompute;
-    uint64_t nodes;
-    bool known, fits;
-    int64_t step_ps;
-    uint64_t bytes;
-    double rate; /* tokens a second and GPU */
+/* The best of a layout at a size: the fastest recomputation that fits, else the leanest. */
+struct tried {
+    struct arena a; /* owned, of the plan and what came of it; released when nothing is known */
+    bool known;
+    struct evaluation x;
 };
 
-static int simulate(struct search *s, struct choice *c, struct arena *a, struct evaluation *x,
-                    struct err *e)
+static void tried_release(struct tried *t)
+{
+    if (t->known)
+        arena_release(&t->a);
+    t->known = false;
+}
+
+static bool better(const struct evaluation *x, const struct evaluation *y)
+{
+    return x->fits != y->fits ? x->fits
+           : x->fits          ? x->p.step_ps < y->p.step_ps
+                              : x->p.memory.driver_bytes < y->p.memory.driver_bytes;
+}
+
+/* Would what ranks hold all the time be too much, however evenly it were shared out? */
+static bool too_big(const struct plan *plan, struct err *e)
+{
+    struct plan p = *plan;
+    uint64_t owned = 0, base;
+    struct arena a;
+    bool big;
+
+    arena_init(&a);
+    big = !layout_place(&p, &a, e);
+    base = big ? layout_base_bytes(&p) : 0;
+    for (uint32_t i = 0; big && i < p.model.n_tensors; i++)
+        if (p.place[i].rule == PLACE_OWNER)
+            owned += layout_resident_bytes(&p, &p.model.tensors[i]);
+    big = big && base + owned / plan_shards(&p) > p.cluster.device.memory_bytes;
+    arena_release(&a);
+    return big;
+}
+
+/* How closely a size is looked at: all layouts; those that are not too big at sight; of these the first that fits. */
+enum look { LOOK_AT_ALL, LOOK_AT_FITTING, LOOK_FOR_ONE };
+
+/* Owners are planned once: recomputation changes nothing for them, unless they are chosen by time. */
+static int try_layout(struct search *s, const char *layout, uint64_t nodes, enum look how,
+                      struct tried *out, struct err *e)
 {
     struct sim_options o = {0};
-    struct setup setup = *s->s;
-    struct plan *plan = ARENA_NEW(a, struct plan, 1);
+    struct plan *plan, *p;
+    bool timed = s->s->job.objective && strstr(s->s->job.objective, "time");
 
-    setup.job.recompute = c->recompute;
-    if (setup_plan(&setup, c->nodes, c->layout, a, plan, e) ||
-        planner_plan(plan, &evaluate_time, a, e) || evaluate(plan, &o, a, x, e))
-        return -1;
-    s->n_simulated++;
-    c->known = true;
-    c->fits = x->fits;
-    c->step_ps = x->p.step_ps;
-    c->bytes = x->p.memory.driver_bytes;
-    c->rate = x->tokens_per_s_per_gpu;
+    arena_init(&out->a);
+    out->known = false;
+    plan = ARENA_NEW(&out->a, struct plan, 1);
+    if (setup_plan(s->s, nodes, layout, &out->a, plan, e))
+        goto fail;
+    plan->job.recompute = s->most;
+    if (how != LOOK_AT_ALL && too_big(plan, e)) {
+        arena_release(&out->a);
+        return 0;
+    }
+    for (int r = (int)s->most; r >= (int)s->least; r--) {
+        struct evaluation x;
+
+        plan->job.recompute = (enum recompute)r;
+        if (((r == (int)s->most || timed) && planner_plan(plan, &evaluate_time, &out->a, e)))
+            goto fail;
+        p = ARENA_NEW(&out->a, struct plan, 1);
+        *p = *plan;
+        if (evaluate(p, &o, &out->a, &x, e))
+            goto fail;
+        s->n_simulated++;
+        if (!out->known || better(&x, &out->x))
+            out->x = x;
+        out->known = true;
+        if (!x.fits || how == LOOK_FOR_ONE)
+            break; /* less recomputation takes more */
+    }
     return 0;
+fail:
+    out->known = false;
+    arena_release(&out->a);
+    return -1;
 }
 
 /* Sizes that a global batch or a shard group divides; when there are none, why not. */
@@ -109,55 +163,51 @@ static bool redundant(const struct search *s, const char *layout, uint64_t nodes
            l->groups == GROUPS_NODE;
 }
 
-/* All choices at one size, the fastest that fits in *best (unknown: none) and the leanest in *lean. With `any` the first that fits is
- * good enough. `each`: [n_layouts] the best of each layout, or NULL. */
-static int look(struct search *s, uint64_t nodes, bool any, struct choice *best,
-                struct choice *lean, struct choice *each, struct err *e)
+/* The layouts at one size, of[n_layouts]; on failure nothing is left to release. */
+static int look(struct search *s, uint64_t nodes, enum look how, struct tried *of, struct err *e)
 {
-    *best = *lean = (struct choice){0};
+    for (size_t i = 0; i < s->n_layouts; i++)
+        of[i].known = false;
     for (size_t i = 0; i < s->n_layouts; i++) {
-        struct choice of = {0};
-
-        for (int r = (int)s->most; r >= (int)s->least && !redundant(s, s->layouts[i], nodes); r--) {
-            struct choice c = {
-                .layout = s->layouts[i], .recompute = (enum recompute)r, .nodes = nodes};
-            struct evaluation x;
-            struct arena a;
-            int status;
-
-            arena_init(&a);
-            status = simulate(s, &c, &a, &x, e);
-            arena_release(&a);
-            if (status)
-                return -1;
-            if (!lean->known || c.bytes < lean->bytes)
-                *lean = c;
-            if (!of.known || (c.fits && c.step_ps < of.step_ps))
-                of = c;
-            if (!c.fits)
-                break; /* less recomputation takes more */
-            if (!best->known || c.step_ps < best->step_ps)
-                *best = c;
-            if (any)
-                return 0;
+        if (redundant(s, s->layouts[i], nodes))
+            continue;
+        if (try_layout(s, s->layouts[i], nodes, how, &of[i], e)) {
+            while (i--)
+                tried_release(&of[i]);
+            return -1;
         }
-        if (each)
-            each[i] = of;
+        if (how == LOOK_FOR_ONE && of[i].known && of[i].x.fits)
+            break;
     }
     return 0;
 }
 
-/* Index of the smallest size on which something fits, or n_sizes; the leanest that was seen in *lean. Memory does not grow with the
- * nodes: doubling brackets the answer, bisection finds it. */
-static int smallest(struct search *s, size_t *index, struct choice *lean, struct err *e)
+/* Does anything fit at this size? */
+static int any_fits(struct search *s, uint64_t nodes, bool *fits, struct err *e)
+{
+    struct tried *of = MEM_NEW(struct tried, s->n_layouts);
+    int status = look(s, nodes, LOOK_FOR_ONE, of, e);
+
+    *fits = false;
+    for (size_t i = 0; i < s->n_layouts && !status; i++) {
+        *fits |= of[i].known && of[i].x.fits;
+        tried_release(&of[i]);
+    }
+    mem_free(of);
+    return status;
+}
+
+/* Index of the smallest size on which something fits, or n_sizes. Memory does not grow with the nodes: doubling brackets the
+ * answer, bisection finds it. */
+static int smallest(struct search *s, size_t *index, struct err *e)
 {
     size_t below = 0, end = s->n_sizes, step = 1; /* the answer is in [below, end] */
-    struct choice best;
+    bool fits;
 
-    for (size_t at = 0; at < s->n_sizes && end == s->n_sizes; step *= 2) {
-        if (look(s, s->sizes[at], true, &best, lean, NULL, e))
+    for (size_t at = 0; end == s->n_sizes; step *= 2) {
+        if (any_fits(s, s->sizes[at], &fits, e))
             return -1;
-        if (best.known)
+        if (fits)
             end = at;
         else
             below = at + 1;
@@ -168,9 +218,9 @@ static int smallest(struct search *s, size_t *index, struct choice *lean, struct
     while (below < end && end < s->n_sizes) {
         size_t mid = below + (end - below) / 2;
 
-        if (look(s, s->sizes[mid], true, &best, lean, NULL, e))
+        if (any_fits(s, s->sizes[mid], &fits, e))
             return -1;
-        if (best.known)
+        if (fits)
             end = mid;
         else
             below = mid + 1;
@@ -182,48 +232,71 @@ static int smallest(struct search *s, size_t *index, struct choice *lean, struct
 /* ---- the answer ---- */
 
 struct answer {
-    struct evaluation
-        size[MAX_SIZES]; /* the best at the smallest size, then at at least twice the nodes each */
+    struct tried size[MAX_SIZES]; /* the best at the smallest size, then at twice the nodes each */
     size_t n;
-    struct evaluation *layout; /* at the smallest size: the best of each, fastest first */
+    struct tried *
+        layout; /* at the smallest size, or where nothing fits the largest: the best of each, fastest first */
     size_t n_layouts;
 };
 
-static int by_rate(const void *x, const void *y)
+static void answer_release(struct answer *w)
 {
-    const struct choice *a = x, *b = y;
-
-    if (a->fits != b->fits)
-        return a->fits ? -1 : 1;
-    if (a->step_ps != b->step_ps)
-        return a->step_ps < b->step_ps ? -1 : 1;
-    return strcmp(a->layout, b->layout);
+    for (size_t i = 1; i < w->n; i++) /* the first is one of the layouts */
+        tried_release(&w->size[i]);
+    for (size_t i = 0; i < w->n_layouts; i++)
+        tried_release(&w->layout[i]);
+    mem_free(w->layout);
 }
 
-static int fill(struct search *s, size_t index, struct answer *out, struct err *e)
+static int by_rate(const void *x, const void *y)
 {
-    struct choice best, lean, *each = ARENA_NEW(s->a, struct choice, s->n_layouts);
-    size_t n = 0;
+    const struct tried *a = x, *b = y;
 
-    for (size_t at = index; at < s->n_sizes && out->n < MAX_SIZES; at++) {
-        if (out->n && s->sizes[at] < 2 * out->size[out->n - 1].plan->job.nodes)
-            continue;
-        if (look(s, s->sizes[at], false, &best, &lean, at == index ? each : NULL, e))
-            return -1;
-        if (!best.known) /* buckets grow with the ranks */
-            continue;
-        if (simulate(s, &best, s->a, &out->size[out->n++], e))
-            return -1;
-    }
-    for (size_t i = 0; i < s->n_layouts; i++)
-        if (each[i].known)
-            each[n++] = each[i];
-    qsort(each, n, sizeof(*each), by_rate);
-    out->layout = ARENA_NEW(s->a, struct evaluation, n);
-    for (size_t i = 0; i < n; i++)
-        if (simulate(s, &each[i], s->a, &out->layout[out->n_layouts++], e))
-            return -1;
+    if (a->known != b->known)
+        return a->known ? -1 : 1;
+    if (!a->known)
+        return 0;
+    if (a->x.fits != b->x.fits)
+        return a->x.fits ? -1 : 1;
+    if (a->x.p.step_ps != b->x.p.step_ps)
+        return a->x.p.step_ps < b->x.p.step_ps ? -1 : 1;
+    return strcmp(a->x.plan->job.layout, b->x.plan->job.layout);
+}
+
+/* The best of a size in of[0], the others behind it by speed, those of which nothing is known last. */
+static int look_sorted(struct search *s, uint64_t nodes, enum look how, struct tried *of,
+                       struct err *e)
+{
+    if (look(s, nodes, how, of, e))
+        return -1;
+    qsort(of, s->n_layouts, sizeof(*of), by_rate);
     return 0;
+}
+
+static int fill(struct search *s, size_t index, struct answer *w, struct err *e)
+{
+    struct tried *of = MEM_NEW(struct tried, s->n_layouts);
+    int status = 0;
+
+    w->layout = MEM_NEW(struct tried, s->n_layouts);
+    if (look_sorted(s, s->sizes[num_min(index, s->n_sizes - 1)], LOOK_AT_ALL, w->layout, e))
+        status = -1;
+    while (!status && w->n_layouts < s->n_layouts && w->layout[w->n_layouts].known)
+        w->n_layouts++;
+    if (!status && index < s->n_sizes)
+        w->size[w->n++] = w->layout[0];
+    for (size_t at = index + 1; !status && at < s->n_sizes && w->n < MAX_SIZES; at++) {
+        if (s->sizes[at] < 2 * w->size[w->n - 1].x.plan->job.nodes)
+            continue;
+        status = look_sorted(s, s->sizes[at], LOOK_AT_FITTING, of, e);
+        for (size_t i = 0; i < s->n_layouts && !status; i++)
+            if (i == 0 && of[i].known && of[i].x.fits) /* buckets grow with the ranks */
+                w->size[w->n++] = of[i];
+            else
+                tried_release(&of[i]);
+    }
+    mem_free(of);
+    return status;
 }
 
 /* Columns of the two tables for reading. */
@@ -292,7 +365,7 @@ static const struct table_col more[] = {
 };
 enum { N_MORE = sizeof(more) / sizeof(more[0]) };
 
-static void full_rows(const struct evaluation *x, size_t n, double rate, struct arena *a,
+static void full_rows(const struct tried *of, size_t n, double rate, struct arena *a,
                       struct table *t)
 {
     struct table_col *cols = ARENA_NEW(a, struct table_col, evaluate_cols_n + N_MORE);
@@ -301,18 +374,20 @@ static void full_rows(const struct evaluation *x, size_t n, double rate, struct 
     memcpy(cols + N_MORE, evaluate_cols, evaluate_cols_n * sizeof(*cols));
     table_init(t, cols, evaluate_cols_n + N_MORE);
     for (size_t i = 0; i < n; i++) {
-        evaluate_row(t, &x[i]);
-        table_set_str(t, "recompute", recompute_names[x[i].plan->job.recompute]);
-        table_set_double(t, "tokens_per_s", x[i].tokens_per_s_per_gpu * x[i].plan->job.gpus);
-        table_set_double(t, "scaling_percent", 100 * x[i].tokens_per_s_per_gpu / rate);
+        const struct evaluation *x = &of[i].x;
+
+        evaluate_row(t, x);
+        table_set_str(t, "recompute", recompute_names[x->plan->job.recompute]);
+        table_set_double(t, "tokens_per_s", x->tokens_per_s_per_gpu * x->plan->job.gpus);
+        table_set_double(t, "scaling_percent", 100 * x->tokens_per_s_per_gpu / rate);
     }
 }
 
-static void print_table(const struct evaluation *x, size_t n, int in, enum table_format f,
-                        double rate, struct strbuf *out)
+static void print_table(const struct tried *of, size_t n, int in, enum table_format f, double rate,
+                        struct strbuf *out)
 {
     struct table_col cols[N_SHOWN];
-    bool priced = x[0].plan->job.price_per_gpu_hour > 0;
+    bool priced = of[0].x.plan->job.price_per_gpu_hour > 0;
     size_t k = 0;
     struct table t;
 
@@ -321,7 +396,7 @@ static void print_table(const struct evaluation *x, size_t n, int in, enum table
             cols[k++] = shown[i].col;
     table_init(&t, cols, k);
     for (size_t i = 0; i < n; i++)
-        row(&t, &x[i], rate);
+        row(&t, &of[i].x, rate);
     table_print(&t, f, out);
     table_release(&t);
 }
@@ -329,7 +404,7 @@ static void print_table(const struct evaluation *x, size_t n, int in, enum table
 static void print_text(const struct search *s, const struct answer *w, enum table_format f,
                        struct strbuf *out)
 {
-    const struct evaluation *x = &w->size[0];
+    const struct evaluation *x = &w->size[0].x;
     const struct job *j = &x->plan->job;
     double rate = x->tokens_per_s_per_gpu;
 
@@ -353,20 +428,27 @@ static void print_text(const struct search *s, const struct answer *w, enum tabl
                   (unsigned long long)s->n_simulated);
 }
 
-static void print_nothing(const struct search *s, const struct choice *lean, struct strbuf *out)
+static void print_nothing(const struct search *s, const struct answer *w, struct strbuf *out)
 {
+    const struct evaluation *lean = &w->layout[0].x;
+    const struct job *j;
+
+    for (size_t i = 1; i < w->n_layouts; i++)
+        if (better(&w->layout[i].x, lean))
+            lean = &w->layout[i].x;
+    j = &lean->plan->job;
     strbuf_printf(out,
                   "Nothing fits on up to %llu nodes: the leanest, %s with --recompute %s, needs "
-                  "%.1f GiB on %llu and 5 %% head room of %.1f GiB.\n",
-                  (unsigned long long)s->max_nodes, lean->layout, recompute_names[lean->recompute],
-                  (double)lean->bytes / 0x1p30, (unsigned long long)lean->nodes,
+                  "%.1f GiB on %u and 5 %% head room of %.1f GiB.\n",
+                  (unsigned long long)s->max_nodes, j->layout, recompute_names[j->recompute],
+                  (double)lean->p.memory.driver_bytes / 0x1p30, j->nodes,
                   (double)s->s->cluster.device.memory_bytes / 0x1p30);
 }
 
 static void print_rows(const struct search *s, const struct answer *w, enum table_format f,
                        int argc, char **argv, struct strbuf *out)
 {
-    double rate = w->n ? w->size[0].tokens_per_s_per_gpu : 0;
+    double rate = w->n ? w->size[0].x.tokens_per_s_per_gpu : 0;
     struct table sizes, layouts;
 
     full_rows(w->size, w->n, rate, s->a, &sizes);
@@ -430,9 +512,9 @@ static int recommend(struct setup *s, const struct opts *o, int argc, char **arg
                        .most = asked ? s->job.recompute : RECOMPUTE_FULL,
                        .max_nodes = opts_get(o, "max-nodes")->u64,
                        .a = &s->arena};
-    struct choice lean = {0};
     struct answer w = {.n = 0};
     size_t index;
+    bool fits;
 
     for (size_t i = 0; i < sizeof(found) / sizeof(found[0]); i++)
         if (opts_get(o, found[i])->set)
@@ -443,15 +525,21 @@ static int recommend(struct setup *s, const struct opts *o, int argc, char **arg
         return err_set(e, ERR_USAGE, "--max-nodes 0: expected at least 1");
     choose_layouts(&x, opts_get(o, "layouts"));
     if (setup_check_used(s, x.layouts, x.n_layouts, e) || find_sizes(&x, e) ||
-        smallest(&x, &index, &lean, e) || fill(&x, index, &w, e))
+        smallest(&x, &index, e))
         return -1;
+    if (fill(&x, index, &w, e)) {
+        answer_release(&w);
+        return -1;
+    }
     if (f == TABLE_AS_JSON || f == TABLE_AS_CSV)
         print_rows(&x, &w, f, argc, argv, out);
     else if (w.n)
         print_text(&x, &w, f, out);
     else
-        print_nothing(&x, &lean, out);
-    return w.n ? 0 : 1;
+        print_nothing(&x, &w, out);
+    fits = w.n > 0;
+    answer_release(&w);
+    return fits ? 0 : 1;
 }
 
 int cmd_recommend(int argc, char **argv, struct err *e)
