@@ -102,6 +102,11 @@ static void try_overlap(struct search *s)
                p.job.reshard_never ? "units stay gathered" : "units are gathered twice");
     }
     p = again(s);
+    if (job_reduces_after(&p.job) && p.job.framework != FRAMEWORK_DEEPSPEED) {
+        p.job.overlap_reduce = OVERLAP_YES;
+        try_it(s, &p, false, "--overlap-reduce yes", "beside backward");
+    }
+    p = again(s);
     if (layout_has_buckets(l, base->strategy)) {
         p.job.bucket_bytes *= 4;
         try_it(

@@ -37,6 +37,11 @@ static const char *const losses[] = {
     LOSSES(X)
 #undef X
         NULL};
+static const char *const overlaps[] = {
+#define X(v, name) name,
+    OVERLAPS(X)
+#undef X
+        NULL};
 static const char *const adamw_kernels[] = {
 #define X(v, name) name,
     ADAMW_KERNELS(X)
@@ -284,6 +289,12 @@ const struct opt setup_options[] = {
      .help =
          "zero3, hsdp, mics: units are let go of after forward and gathered again, or stay until "
          "their backward ends (FSDP2's reshard_after_forward)"},
+    {.name = "overlap-reduce",
+     .type = OPT_CHOICE,
+     .choices = overlaps,
+     .dflt = "auto",
+     .help = "gradients are reduced beside backward, or while nothing computes; auto: the "
+             "framework's, no in megatron-deepspeed alone"},
     {.name = "overlap-refresh",
      .type = OPT_CHOICE,
      .choices = yes_no,
@@ -400,6 +411,7 @@ static int read_job(struct setup *s, struct err *e)
         .fp8 = opts_get(o, "fp8")->u64 == 1,
         .sync_last = opts_get(o, "grad-sync")->u64 == 1,
         .reshard_never = opts_get(o, "reshard")->u64 == 1,
+        .overlap_reduce = (enum overlap)opts_get(o, "overlap-reduce")->u64,
         .overlap_refresh = opts_get(o, "overlap-refresh")->u64 == 1,
         .price_per_gpu_hour =
             opts_get(o, "price")->set ? opts_get(o, "price")->d : s->cluster.price_per_gpu_hour,
@@ -419,6 +431,10 @@ static int read_job(struct setup *s, struct err *e)
     if (j->master_weights && j->param_dtype == DTYPE_FP32)
         return err_set(e, ERR_INVALID, "%s yes: parameters are fp32 already (%s fp32)",
                        opts_said(o, "master-weights").s, opts_said(o, "param-dtype").s);
+    if (j->overlap_reduce == OVERLAP_YES && j->framework == FRAMEWORK_DEEPSPEED)
+        return err_set(e, ERR_INVALID,
+                       "%s yes: '%s' waits for every reduction, so nothing runs beside one",
+                       opts_said(o, "overlap-reduce").s, framework_name(j->framework));
     if (j->fp8 && s->cluster.device.fp8_share <= 0)
         return err_set(e, ERR_INVALID, "%s yes: '%s' has no fp8 (device.fp8_share of '%s')",
                        opts_said(o, "fp8").s, s->cluster.device.name, s->cluster.name);
@@ -617,6 +633,13 @@ int setup_plan(const struct setup *s, uint64_t nodes, const char *layout, struct
 
 /* ---- options without effect ---- */
 
+static bool one_rank(const struct setup *s)
+{
+    const struct opt_val *gpus = opts_get(s->opts, "gpus"), *nodes = opts_get(s->opts, "nodes");
+
+    return gpus->set ? gpus->u64 == 1 : s->cluster.gpus_per_node == 1 && !nodes->set;
+}
+
 int setup_check_used(struct setup *s, const char *const *layouts, size_t n, struct err *e)
 {
     const char *adamw = s->job.optimizer == OPTIMIZER_ADAMW ? " of matrices under adamw" : "";
@@ -689,6 +712,9 @@ int setup_check_used(struct setup *s, const char *const *layouts, size_t n, stru
         return err_set(
             e, ERR_INVALID,
             "--grad-sync has no effect: only zero3, hsdp and mics can leave out reductions");
+    if (opts_get(s->opts, "overlap-reduce")->set == OPT_FROM_CLI && one_rank(s))
+        return err_set(e, ERR_INVALID,
+                       "--overlap-reduce has no effect: one GPU has nothing to reduce");
     if (opts_get(s->opts, "overlap-refresh")->set == OPT_FROM_CLI && !refresh)
         return err_set(e, ERR_INVALID,
                        "--overlap-refresh has no effect: only zero1 and zero2 refresh parameters");

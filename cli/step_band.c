@@ -80,7 +80,9 @@ static bool as_the_framework_has_it(const struct job *j, const struct model *m)
 
     unasked.attention = ATTENTION_AUTO;
     unasked.loss = LOSS_AUTO;
+    unasked.overlap_reduce = OVERLAP_AUTO;
     return job_unfused_attention(j, m) == job_unfused_attention(&unasked, m) &&
+           job_reduces_after(j) == job_reduces_after(&unasked) &&
            job_eager_loss(j) == job_eager_loss(&unasked) && j->loss != LOSS_FUSED;
 }
 

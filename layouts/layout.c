@@ -291,6 +291,8 @@ static void drop_unused(struct plan *plan, const struct layout *l)
     bool local = plan->strategy == STRATEGY_OWNER || plan->strategy == STRATEGY_REPLICATED;
     struct job *j = &plan->job;
 
+    if (j->gpus == 1)
+        j->overlap_reduce = OVERLAP_AUTO;
     j->overlap_refresh &= layout_refreshes(l);
     j->sync_last &= layout_may_sync_last(l);
     j->reshard_never &= l->shard_params;

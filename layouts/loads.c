@@ -257,6 +257,10 @@ static int check_kernels(const struct plan *plan, struct err *e)
     if (j->fp8 && j->param_dtype == DTYPE_FP32)
         return err_set(e, ERR_INVALID,
                        "job.fp8 is true, but job.param_dtype is fp32, expected bf16 or fp16");
+    if (j->overlap_reduce == OVERLAP_YES && j->framework == FRAMEWORK_DEEPSPEED)
+        return err_set(e, ERR_INVALID,
+                       "job.overlap_reduce is yes, but '%s' waits for every reduction",
+                       framework_name(j->framework));
     return 0;
 }
 
@@ -265,6 +269,7 @@ static int check_used(const struct plan *plan, const struct plan *want, struct e
 {
     const struct job *j = &plan->job, *w = &want->job;
     const char *what = j->overlap_refresh != w->overlap_refresh ? "overlap_refresh"
+                       : j->overlap_reduce != w->overlap_reduce ? "overlap_reduce"
                        : j->sync_last != w->sync_last           ? "grad_sync last"
                        : j->reshard_never != w->reshard_never   ? "reshard never"
                        : j->ns_symmetric != w->ns_symmetric     ? "ns_kernels symmetric"
@@ -274,9 +279,11 @@ static int check_used(const struct plan *plan, const struct plan *want, struct e
                                                                 : NULL;
 
     if (what)
-        return err_set(e, ERR_INVALID,
-                       "job has %s, which has no effect on layout '%s' with %s and this model",
-                       what, want->layout_full, optimizer_name(j->optimizer));
+        return err_set(
+            e, ERR_INVALID,
+            "job has %s, which has no effect on layout '%s' with %s and this model on %" PRIu32
+            " GPUs",
+            what, want->layout_full, optimizer_name(j->optimizer), j->gpus);
     return 0;
 }
 

@@ -61,6 +61,7 @@ int lower_begin(struct lower *l, const struct plan *plan, struct arena *a, struc
     lower_groups(l, plan_shards(plan));
     l->move = (struct movement){.gather_table = PROGRAM_NONE,
                                 .reduce_group = l->shard,
+                                .reduce_after = l->n > 1 && job_reduces_after(l->j),
                                 .reduce_table = PROGRAM_NONE,
                                 .grad_table = PROGRAM_NONE,
                                 .reduce_kind = COLL_REDUCE_SCATTER,
@@ -111,14 +112,15 @@ static uint32_t emit_gather(struct lower *l, enum phase phase, const bool *units
     return n;
 }
 
-static void emit_reduce(struct lower *l)
+/* A unit's, after `begin`. */
+static void emit_reduce(struct lower *l, uint32_t begin)
 {
     struct emit x;
 
     l->n_reduce = 0;
     emit_init(&x, "reduce", OP_COLLECTIVE, PHASE_BACKWARD, STREAM_REDUCE);
     x.op.guard.micro = l->move.reduce_when;
-    emit_wait(&x, l->backward_end, 0, 0);
+    emit_wait(&x, begin, 0, 0);
     emit_operand(&x, l->grads, OPERAND_WHOLE, ACCESS_READ);
     x.op.coll = (struct collective){.kind = COLL_SEGMENT_REDUCE,
                                     .group = l->move.reduce_group,
@@ -246,14 +248,15 @@ static void forward_loop(struct lower *l, const struct class_lives *classes)
     program_close_loop(&l->b);
 }
 
-static void backward_begin(struct lower *l, const uint32_t *gathers, uint32_t n)
+static uint32_t backward_begin(struct lower *l, const uint32_t *gathers, uint32_t n)
 {
     struct emit x;
+    uint32_t begin;
 
     emit_init(&x, "backward.begin", OP_MARK, PHASE_BACKWARD, STREAM_COMPUTE);
     for (uint32_t i = 0; i < n; i++)
         emit_wait(&x, gathers[i], 0, 0);
-    emit_add(l, &x);
+    begin = emit_add(l, &x);
     if (!l->move.full_grads && model_shares_table(l->m)) {
         /* the head's product, or the decoder's look-ups, already add to the embedding's gradient */
         uint32_t u = l->m->tied ? last_unit(l) : model_bridge(l->m);
@@ -272,11 +275,70 @@ static void backward_begin(struct lower *l, const uint32_t *gathers, uint32_t n)
         emit_life(&x, l->carried[c].grad, 0, false);
         emit_add(l, &x);
     }
+    return begin;
+}
+
+/* Of gradients that stay whole on every rank. */
+static void reduce_whole(struct lower *l, uint32_t begin)
+{
+    emit_reduce(l, begin);
+    if (l->move.replicate != STREAM_COMPUTE)
+        emit_replicate(l);
+}
+
+/* ... all in a row when backward is done with the last unit. */
+static void reduce_whole_after(struct lower *l)
+{
+    struct emit x;
+
+    emit_init(&x, "backward.done", OP_MARK, PHASE_BACKWARD, STREAM_COMPUTE);
+    x.op.guard.micro = l->move.reduce_when;
+    emit_wait(&x, l->backward_end, 0, 0);
+    program_open_loop(&l->b,
+                      &(struct loop){.kind = LOOP_UNIT, .end = l->m->n_units, .descending = true});
+    reduce_whole(l, emit_add(l, &x));
+    program_close_loop(&l->b);
+}
+
+/* Of gradients that are cut: they must leave before long, so with reduce_after the next unit's backward waits until they have (as
+ * DeepSpeed's without overlap_comm). */
+static void reduce_cut(struct lower *l, uint32_t begin)
+{
+    struct emit x;
+    uint32_t last;
+
+    emit_init(&x, "reduce.begin", OP_MARK, PHASE_BACKWARD, STREAM_REDUCE);
+    x.op.guard.micro = WHEN_FIRST;
+    emit_wait(&x, l->backward_end, 0, 0);
+    emit_life(&x, l->grad_shard, 0, false);
+    emit_life(&x, l->grad_owned, 0, false);
+    if (x.op.n_lives)
+        emit_add(l, &x);
+    emit_reduce(l, l->backward_end);
+    if (l->move.replicate == STREAM_REDUCE)
+        emit_replicate(l);
+    emit_init(&x, "reduce.end", OP_MARK, PHASE_BACKWARD, STREAM_REDUCE);
+    emit_wait(&x, l->backward_end, 0, 0);
+    l->reduce[0] = emit_add(l, &x);
+    l->n_reduce = 1;
+    emit_init(&x, "reduce.last", OP_MARK, PHASE_BACKWARD, STREAM_REDUCE);
+    x.op.guard.units = unit_mask(l, 0);
+    emit_life(&x, l->grads, 0, true);
+    last = emit_add(l, &x);
+    /* FSDP2 keeps one reduction in flight: the next unit's end waits for it */
+    program_op_wait(&l->b, l->backward_end, (struct wait){.op = l->reduce[0], .d_unit = +1});
+    /* ... and its last backward hook all of them: the next micro-batch starts with nothing in flight */
+    program_op_wait(&l->b, l->forward_begin, (struct wait){.op = l->reduce[0], .d_micro = -1});
+    program_op_wait(&l->b, l->forward_begin, (struct wait){.op = last, .d_micro = -1});
+    if (l->move.replicate == STREAM_ALL_REDUCE)
+        emit_replicate(l);
+    for (uint32_t i = 0; i < l->n_reduce && l->move.reduce_after; i++)
+        program_op_wait(&l->b, begin, (struct wait){.op = l->reduce[i], .d_unit = +1});
 }
 
 static void backward_loop(struct lower *l, const struct class_lives *classes)
 {
-    uint32_t gathers[2], n = 0, begin = PROGRAM_NONE, last;
+    uint32_t gathers[2], n = 0, gather_begin = PROGRAM_NONE, begin;
     int32_t ahead = 1 + (int32_t)l->j->prefetch;
     struct emit x;
 
@@ -287,10 +349,10 @@ static void backward_loop(struct lower *l, const struct class_lives *classes)
         x.op.guard.units = l->not_kept;
         emit_wait(&x, l->forward_end, +1, 0); /* not before forward is past it */
         emit_life(&x, l->weights, 0, false);
-        begin = emit_add(l, &x);
+        gather_begin = emit_add(l, &x);
         n = emit_gather(l, PHASE_BACKWARD, l->not_kept, gathers);
     }
-    backward_begin(l, gathers, n);
+    begin = backward_begin(l, gathers, n);
     if (!l->j->reshard_never)
         emit_copies(l, PHASE_BACKWARD, "copy_out", l->not_kept, l->j->param_dtype, WHEN_ALWAYS);
     for (uint32_t c = 0; c < l->m->n_classes; c++)
@@ -320,40 +382,15 @@ static void backward_loop(struct lower *l, const struct class_lives *classes)
     if (!l->move.full_grads) /* FSDP2 keeps the input of a reduction until the next unit's is due */
         emit_life(&x, l->grads, +1, true);
     l->backward_end = emit_add(l, &x);
-    if (begin != PROGRAM_NONE)
-        program_op_wait(&l->b, begin, (struct wait){.op = l->backward_end, .d_unit = ahead});
-    if (!l->move.full_grads) {
-        emit_init(&x, "reduce.begin", OP_MARK, PHASE_BACKWARD, STREAM_REDUCE);
-        x.op.guard.micro = WHEN_FIRST;
-        emit_wait(&x, l->backward_end, 0, 0);
-        emit_life(&x, l->grad_shard, 0, false);
-        emit_life(&x, l->grad_owned, 0, false);
-        if (x.op.n_lives)
-            emit_add(l, &x);
-    }
-    emit_reduce(l);
-    if (!l->move.full_grads) {
-        if (l->move.replicate == STREAM_REDUCE)
-            emit_replicate(l);
-        emit_init(&x, "reduce.end", OP_MARK, PHASE_BACKWARD, STREAM_REDUCE);
-        emit_wait(&x, l->backward_end, 0, 0);
-        l->reduce[0] = emit_add(l, &x);
-        l->n_reduce = 1;
-        emit_init(&x, "reduce.last", OP_MARK, PHASE_BACKWARD, STREAM_REDUCE);
-        x.op.guard.units = unit_mask(l, 0);
-        emit_life(&x, l->grads, 0, true);
-        last = emit_add(l, &x);
-        /* FSDP2 keeps one reduction in flight: the next unit's end waits for it */
-        program_op_wait(&l->b, l->backward_end, (struct wait){.op = l->reduce[0], .d_unit = +1});
-        /* ... and its last backward hook all of them: the next micro-batch starts with nothing in flight */
-        program_op_wait(&l->b, l->forward_begin, (struct wait){.op = l->reduce[0], .d_micro = -1});
-        program_op_wait(&l->b, l->forward_begin, (struct wait){.op = last, .d_micro = -1});
-        if (l->move.replicate == STREAM_ALL_REDUCE)
-            emit_replicate(l);
-    } else if (l->move.replicate != STREAM_COMPUTE) {
-        emit_replicate(l);
-    }
+    if (gather_begin != PROGRAM_NONE)
+        program_op_wait(&l->b, gather_begin, (struct wait){.op = l->backward_end, .d_unit = ahead});
+    if (!l->move.full_grads)
+        reduce_cut(l, begin);
+    else if (!l->move.reduce_after)
+        reduce_whole(l, l->backward_end);
     program_close_loop(&l->b);
+    if (l->move.full_grads && l->move.reduce_after)
+        reduce_whole_after(l);
 }
 
 void lower_forward_backward(struct lower *l)

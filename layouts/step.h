@@ -22,6 +22,7 @@ struct movement {
     uint32_t reduce_table;        /* segment table or PROGRAM_NONE */
     uint64_t piece_bytes;         /* bucket of the reduction; 0: one call a unit */
     enum when reduce_when;        /* every micro-batch, or the last */
+    bool reduce_after;            /* nothing computes beside reductions (job_reduces_after()) */
     bool full_grads;              /* gradients of all parameters stay on every rank */
     const uint64_t *grad_bytes;   /* [n_units] even part of a rank's reduced gradients of a unit */
     uint32_t

@@ -40,3 +40,9 @@ bool job_eager_loss(const struct job *j)
     return j->loss == LOSS_EAGER || (j->loss == LOSS_AUTO && (j->framework == FRAMEWORK_FSDP2 ||
                                                               j->framework == FRAMEWORK_DEEPSPEED));
 }
+
+bool job_reduces_after(const struct job *j)
+{
+    return j->overlap_reduce == OVERLAP_NO ||
+           (j->overlap_reduce == OVERLAP_AUTO && j->framework == FRAMEWORK_MEGATRON_DEEPSPEED);
+}

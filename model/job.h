@@ -56,6 +56,12 @@ enum attention { ATTENTIONS(ATTENTION_ENUM) ATTENTION_N };
 enum loss { LOSSES(LOSS_ENUM) LOSS_N };
 #undef LOSS_ENUM
 
+/* Gradients are reduced while backward computes, or not: AUTO: as the framework has it. */
+#define OVERLAPS(X)           X(OVERLAP_AUTO, "auto") X(OVERLAP_YES, "yes") X(OVERLAP_NO, "no")
+#define OVERLAP_ENUM(x, name) x,
+enum overlap { OVERLAPS(OVERLAP_ENUM) OVERLAP_N };
+#undef OVERLAP_ENUM
+
 struct job {
     uint32_t nodes, gpus; /* gpus: the world size */
     const char *layout;   /* as asked */
@@ -86,6 +92,7 @@ struct job {
         sync_last; /* zero3 and its kin: gradients stay whole over the micro-batches, and are reduced in the last */
     bool
         reshard_never; /* zero3 and its kin: units stay gathered from forward to the end of their backward */
+    enum overlap overlap_reduce;
     bool overlap_refresh; /* zero1, zero2: the last step's refresh beside forward, unit by unit */
     bool fp8;             /* products of layers, scaled as they come */
     double price_per_gpu_hour; /* 0: the cluster's */
@@ -102,5 +109,8 @@ static inline struct graph_batch job_batch(const struct job *j)
 bool job_unfused_attention(const struct job *j, const struct model *m);
 /* FSDP2 without a compiler and DeepSpeed have PyTorch's loss. */
 bool job_eager_loss(const struct job *j);
+/* Does nothing compute while gradients are reduced? Megatron-DeepSpeed (without overlap_comm) reduces after backward; DeepSpeed's calls
+ * are waited for whatever the job says, by the simulator (framework_costs.waits). */
+bool job_reduces_after(const struct job *j);
 
 #endif

@@ -17,6 +17,7 @@ const char *const plan_algos[] = {COLL_ALGOS(X) NULL};
 const char *const plan_frameworks[] = {FRAMEWORKS(X) NULL};
 const char *const plan_attentions[] = {ATTENTIONS(X) NULL};
 const char *const plan_losses[] = {LOSSES(X) NULL};
+const char *const plan_overlaps[] = {OVERLAPS(X) NULL};
 const char *const plan_adamw[] = {ADAMW_KERNELS(X) NULL};
 #undef X
 #define X(v, name) (v) == STRATEGY_REPLICATED ? "replicated" : (name),
@@ -225,6 +226,7 @@ static void add_job(cJSON *to, const struct job *j)
     json_add_str(o, "ns_kernels", plan_ns_kernels[j->ns_symmetric]);
     json_add_bool(o, "cuda_graphs", j->cuda_graphs);
     json_add_bool(o, "fp8", j->fp8);
+    json_add_str(o, "overlap_reduce", plan_overlaps[j->overlap_reduce]);
     json_add_bool(o, "overlap_refresh", j->overlap_refresh);
     json_add_str(o, "grad_sync", plan_grad_syncs[j->sync_last]);
     json_add_str(o, "reshard", plan_reshards[j->reshard_never]);

@@ -19,6 +19,7 @@ extern const char *const plan_algos[];
 extern const char *const plan_frameworks[];
 extern const char *const plan_attentions[];
 extern const char *const plan_losses[];
+extern const char *const plan_overlaps[];
 extern const char *const plan_adamw[];
 extern const char *const plan_ns_kernels[];
 extern const char *const plan_grad_syncs[];

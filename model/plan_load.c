@@ -105,8 +105,8 @@ static int read_job(struct reader *r, const struct json_at *top)
              "micro_batch", "grad_accum", "param_dtype", "grad_dtype", "state_dtype",
              "master_weights", "recompute", "gather", "prefetch", "bucket", "planner", "objective",
              "mesh", "shard_group", "tp", "pp", "ep", "framework", "attention", "loss", "adamw",
-             "ns_batch", "ns_kernels", "cuda_graphs", "fp8", "overlap_refresh", "grad_sync",
-             "reshard", "price") ||
+             "ns_batch", "ns_kernels", "cuda_graphs", "fp8", "overlap_reduce", "overlap_refresh",
+             "grad_sync", "reshard", "price") ||
         u32(&at, "nodes", 1, CLUSTER_MAX_NODES, &j->nodes, e) ||
         u32(&at, "gpus", 1, CLUSTER_MAX_RANKS, &j->gpus, e) || text(r, &at, "layout", &j->layout) ||
         ENUM(&at, "optimizer", plan_optimizers, j->optimizer, e) ||
@@ -137,6 +137,7 @@ static int read_job(struct reader *r, const struct json_at *top)
         json_bool_or(&at, "fp8", false, &j->fp8, e) ||
         ENUM_OR(&at, "grad_sync", plan_grad_syncs, 0, j->sync_last, e) ||
         ENUM_OR(&at, "reshard", plan_reshards, 0, j->reshard_never, e) ||
+        ENUM_OR(&at, "overlap_reduce", plan_overlaps, OVERLAP_AUTO, j->overlap_reduce, e) ||
         json_bool_or(&at, "overlap_refresh", false, &j->overlap_refresh, e) ||
         json_double(&at, "price", 0, 1e6, &j->price_per_gpu_hour, e))
         return -1;

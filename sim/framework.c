@@ -33,7 +33,7 @@ static const struct framework_costs costs[FRAMEWORK_N] = {
                             .micro_batch_s = 1e-3,
                             .accumulate = 1},
     /* vTrain's 120 runs on one node of A100 (arXiv 2312.12391): a layer's forward takes the host 0.76 ms for its 10 operations,
-     * attention is unfused, gradients wait for the end of backward; GPUs that are not busy enough to get hot run at burst
+     * attention is unfused, gradients wait for the end of backward (model/job.c); GPUs that are not busy enough to get hot run at burst
      * clocks */
     [FRAMEWORK_MEGATRON_DEEPSPEED] = {.host_s = 75.6e-6,
                                       .sustained = 1,
@@ -43,7 +43,6 @@ static const struct framework_costs costs[FRAMEWORK_N] = {
                                       .logit_bytes = 67.6,
                                       .micro_batch_s = 5.1e-3,
                                       .adamw_bytes = 23.4,
-                                      .reduce_after = true,
                                       .accumulate = 1},
     /* ... and parameters gathered module by module into lists of W pieces, each call waited for: AMSP's runs through DeepSpeed (arXiv
      * 2311.00257): ZeRO-3 on 1,024 A800, 14 s a step, and MiCS on 8 and 1,024 */

@@ -38,8 +38,7 @@ struct framework_costs {
     /* A gather or reduction of each tensor on its own, into a list of one piece a rank: the host's time for a piece. 0: one
      * call a unit. */
     double piece_s;
-    bool waits;        /* the host waits for every gather and reduction: nothing runs beside them */
-    bool reduce_after; /* gradients are reduced after backward, not beside it */
+    bool waits; /* the host waits for every gather and reduction: nothing runs beside them */
     /* Passes over a gradient that stays on the rank when a further micro-batch adds to it: autograd reads both and writes
      * one, a product that accumulates into it only reads it more. */
     double accumulate;

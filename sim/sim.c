@@ -135,10 +135,7 @@ static enum stream lane(const struct build *b, const struct op *o)
 {
     const struct framework_costs *f = b->r->framework;
 
-    if (b->r->serial || (f && f->waits) ||
-        (f && f->reduce_after && (o->stream == STREAM_REDUCE || o->stream == STREAM_ALL_REDUCE)))
-        return STREAM_COMPUTE;
-    return o->stream;
+    return b->r->serial || (f && f->waits) ? STREAM_COMPUTE : o->stream;
 }
 
 static void after_spot(struct build *b, uint32_t task, struct spot s, uint32_t class_id)

@@ -98,7 +98,7 @@ static const struct {
              {"amsp", 2.5, 4.6},
              {"fms-fsdp", 3.6, 5.6},
              {"amsp-mics", 7.2, 7.6},
-             {"amsp-engine", 7.9, 10.2},
+             {"amsp-engine", 7.2, 10.2},
              {"fsdp-paper", 0.9, 1.7},
              {"matrixfsdp-sizes", 23.1, 82.6},
              {"matrixfsdp-ablation", 5.1, 13.5}};

@@ -497,6 +497,29 @@ START_TEST(units_that_stay_gathered_change_nothing)
 }
 END_TEST
 
+/* Reductions after backward, or before the next unit's: the same weights, in any order that the waits allow. */
+START_TEST(reductions_beside_nothing_change_nothing)
+{
+    static const char *const which[] = {"zero1+owner", "zero2+gather", "zero3+owner",
+                                        "hsdp+owner",  "mics",         "zero1+gather"};
+    static const char *const which_model[] = {"llama", "gpt2", "moe"};
+
+    for (int l = 0; l < 6; l++)
+        for (int k = 0; k < 2; k++) {
+            struct setting s = small(which_model[(l + k) % 3], which[l], 4);
+
+            s.steps = 2;
+            s.job.overlap_reduce = OVERLAP_NO;
+            s.job.shard_group = l == 3 || l == 4 ? 2 : 0;
+            s.job.grad_accum = 1 + (uint64_t)k;
+            s.job.bucket_bytes = 5000;
+            s.every_micro = k > 0 && l > 0 && l < 5;
+            s.job.optimizer = l == 4 ? OPTIMIZER_ADAMW : OPTIMIZER_MUON;
+            compare_shuffled(&s);
+        }
+}
+END_TEST
+
 /* no_sync: gradients that stay whole until the last micro-batch are summed as ddp sums them, or in groups first, and over the
  * groups what came out. */
 START_TEST(gradients_reduced_in_the_last_micro_batch_train_as_ddp)
@@ -795,6 +818,6 @@ SUITE_MAIN("exec/run", every_layout_trains_as_ddp_does_to_the_last_bit,
            preconditioned_optimizers_train_as_under_ddp,
            recomputation_gives_the_bits_of_kept_activations, training_lowers_the_loss,
            an_owner_that_skips_its_update_is_caught, shard_groups_train_as_ddp_that_sums_in_them,
-           units_that_stay_gathered_change_nothing,
+           units_that_stay_gathered_change_nothing, reductions_beside_nothing_change_nothing,
            gradients_reduced_in_the_last_micro_batch_train_as_ddp, sums_over_copies_are_waited_for,
            means_of_means_are_the_mean)

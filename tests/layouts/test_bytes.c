@@ -70,6 +70,9 @@ START_TEST(formulas_equal_programs_for_every_layout_optimizer_world_and_model)
                     j.overlap_refresh = true;
                     agree(plans_models[m], plans_layouts[l], &j, plans_worlds[w], ALGO_AUTO);
                     j.overlap_refresh = false;
+                    j.overlap_reduce = OVERLAP_NO; /* moves the same */
+                    agree(plans_models[m], plans_layouts[l], &j, plans_worlds[w], ALGO_AUTO);
+                    j.overlap_reduce = OVERLAP_AUTO;
                     j.reshard_never = true;
                     agree(plans_models[m], plans_layouts[l], &j, plans_worlds[w], ALGO_AUTO);
                     j.reshard_never = w % 3 == 0;

@@ -116,6 +116,52 @@ START_TEST(an_overlapped_refresh_is_waited_for_unit_by_unit)
 }
 END_TEST
 
+static bool waits_for(uint32_t op, uint32_t on, int32_t d_unit)
+{
+    for (uint32_t w = 0; w < prog.ops[op].n_waits; w++)
+        if (prog.ops[op].waits[w].op == on && prog.ops[op].waits[w].d_unit == d_unit)
+            return true;
+    return false;
+}
+
+/* Whole gradients leave when backward is done with all units, cut ones before the next unit's backward; where nobody says, as the framework
+ * has it. */
+START_TEST(reductions_wait_for_backward_or_backward_for_them)
+{
+    static const char *const layouts[] = {"ddp",   "zero1", "zero1-owner", "zero2",
+                                          "zero3", "owner", "hsdp",        "mics"};
+
+    for (int l = 0; l < 8; l++)
+        for (int f = 0; f < FRAMEWORK_N; f++)
+            for (int asked = 0; asked < OVERLAP_N; asked++) {
+                struct job j = plans_job();
+                bool after = asked == OVERLAP_NO ||
+                             (asked == OVERLAP_AUTO && f == FRAMEWORK_MEGATRON_DEEPSPEED);
+                uint32_t done, end;
+
+                j.framework = (enum framework)f;
+                j.overlap_reduce = (enum overlap)asked;
+                j.shard_group = l < 6 ? 0 : 2;
+                lower("llama", layouts[l], &j, 4);
+                done = op_named("backward.done");
+                end = op_named("reduce.end");
+                ck_assert(l < 3 ? end == PROGRAM_NONE : done == PROGRAM_NONE);
+                if (l < 3) {
+                    ck_assert_int_eq(done != PROGRAM_NONE, after);
+                    ck_assert(
+                        waits_for(op_named("reduce"), after ? done : op_named("backward.end"), 0));
+                } else {
+                    ck_assert_int_eq(waits_for(op_named("backward.begin"), end, +1), after);
+                    if (l == 6) /* on a stream of its own */
+                        ck_assert_int_eq(
+                            waits_for(op_named("backward.begin"), op_named("replicate"), +1),
+                            after);
+                }
+                arena_release(&a);
+            }
+}
+END_TEST
+
 /* "block" has in each of 3 layers 4 matrices of 48 x 48, 2 of 80 x 48, 1 of 48 x 160: three shapes. Workspaces are 2 (2 m^2 + m n)
  * bytes: 13,824 of a square one, so 27,648 hold two; 16,896 of the next, of which that holds one. */
 START_TEST(a_batch_is_of_one_shape_and_within_its_workspace)
@@ -252,5 +298,6 @@ END_TEST
 SUITE_MAIN("layouts/frameworks", torchtitans_policy_saves_every_other_product,
            megatrons_policy_repeats_attention, fsdp2_copies_what_it_gathers_and_reduces,
            an_overlapped_refresh_is_waited_for_unit_by_unit,
+           reductions_wait_for_backward_or_backward_for_them,
            a_batch_is_of_one_shape_and_within_its_workspace, adamw_moves_what_its_kernels_touch,
            unfused_attention_keeps_scores_or_runs_again, an_eager_loss_holds_copies)
