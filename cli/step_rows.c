@@ -7,15 +7,30 @@
 #include <math.h>
 #include <string.h>
 
-const char *const step_metric_names[] = {
-    "step_ms", "optimizer_ms", "memory_gib", "memory_alloc_gib", "tokens_per_s_per_gpu", "mfu",
-    NULL};
+const char *const step_metric_names[] = {"step_ms",
+                                         "forward_ms",
+                                         "backward_ms",
+                                         "optimizer_ms",
+                                         "memory_gib",
+                                         "memory_alloc_gib",
+                                         "tokens_per_s_per_gpu",
+                                         "mfu",
+                                         "balance",
+                                         "bytes_per_rank_intra",
+                                         "bytes_per_rank_inter",
+                                         "bytes_per_rank_intra_recv",
+                                         "bytes_per_rank_inter_recv",
+                                         NULL};
 
 static double value_of(const struct evaluation *x, enum step_metric m)
 {
     switch (m) {
     case STEP_MS:
         return (double)x->p.step_ps / 1e9;
+    case FORWARD_MS:
+        return (double)x->p.forward_ps / 1e9;
+    case BACKWARD_MS:
+        return (double)x->p.backward_ps / 1e9;
     case OPTIMIZER_MS:
         return (double)x->p.optimizer_ps / 1e9;
     case MEMORY_GIB:
@@ -26,6 +41,16 @@ static double value_of(const struct evaluation *x, enum step_metric m)
         return x->tokens_per_s_per_gpu;
     case MFU:
         return x->mfu;
+    case BALANCE:
+        return x->balance;
+    case BYTES_INTRA:
+        return (double)x->p.bytes_max.sent_intra;
+    case BYTES_INTER:
+        return (double)x->p.bytes_max.sent_inter;
+    case BYTES_INTRA_RECV:
+        return (double)x->p.bytes_max.recv_intra;
+    case BYTES_INTER_RECV:
+        return (double)x->p.bytes_max.recv_inter;
     case STEP_METRIC_N:
         break;
     }

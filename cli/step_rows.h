@@ -11,11 +11,18 @@
 
 enum step_metric {
     STEP_MS,
+    FORWARD_MS,
+    BACKWARD_MS,
     OPTIMIZER_MS,
     MEMORY_GIB,
     MEMORY_ALLOC_GIB,
     TOKENS,
     MFU,
+    BALANCE,
+    BYTES_INTRA,
+    BYTES_INTER,
+    BYTES_INTRA_RECV,
+    BYTES_INTER_RECV,
     STEP_METRIC_N
 };
 extern const char *const step_metric_names[]; /* NULL-terminated */

@@ -7,7 +7,7 @@ NR == FNR {
     next
 }
 $1 in was {
-    n = split($0, part, /,(memory_alloc_gib|memory_gib|step_ms|optimizer_ms|tokens_per_s_per_gpu|mfu),/)
+    n = split($0, part, /,(memory_alloc_gib|memory_gib|[a-z]+_ms|tokens_per_s_per_gpu|mfu|balance|bytes_per_rank_[a-z_]+),/)
     split(part[n], value, ",") # measured, predicted, error
     error = value[3] < 0 ? -value[3] : value[3]
     seen[$1] = 1

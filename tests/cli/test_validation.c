@@ -101,6 +101,11 @@ static const struct {
              {"amsp-engine", 7.2, 10.2},
              {"fsdp-paper", 0.9, 1.7},
              {"matrixfsdp-sizes", 23.1, 82.6},
+             {"matrixfsdp-phases", 3.4, 5.1},
+             {"matrixfsdp-balance", 2.3, 3.9},
+             {"deepspeed-roberta", 10.6, 23.4},
+             {"superbench", 63.0, 95.7},
+             {"vtrain-multi", 11.2, 11.2},
              {"matrixfsdp-ablation", 5.1, 13.5}};
 
 START_TEST(steps_are_predicted_as_well_as_before)
