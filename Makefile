@@ -132,7 +132,7 @@ CASES       := $(sort $(wildcard tests/cli/*.case))
 SCRIPTS := $(filter-out %/lib.sh,$(sort $(wildcard tests/mpi/*.sh tests/gpu/*.sh)))
 C_FILES     := $(sort $(wildcard $(foreach d,$(FOLDERS) tests tests/* tests/cuda/cub/*,$(d)/*.c $(d)/*.h $(d)/*.cu $(d)/*.cuh $(d)/*.cc)))
 
-.PHONY: all run test test-run check-san check-deps ptxas fuzz fuzz-run model-table bench bench-sim bench-exec check-exec gpu-bundle gpu-check standin format format-check \
+.PHONY: all run test test-run check-san check-deps ptxas fuzz fuzz-run model-table validation-rows bench bench-sim bench-exec check-exec gpu-bundle gpu-check standin format format-check \
         install install-files uninstall clean help experiments \
         install-deps tests FORCE
 
@@ -333,6 +333,9 @@ fuzz-run: $(FUZZERS)
 	done
 
 # What is read of config.json files and indices, one row each: MODELS='dir/*.json', RUNS=5.
+validation-rows: all
+	@BALLAST='$(abspath $(BUILD))/ballast' sh tools/validation-rows.sh . > docs/VALIDATION-ROWS.md
+
 model-table: all
 	@BALLAST='$(BUILD)/ballast' sh tools/model-table.sh $(MODELS)
 
@@ -437,6 +440,7 @@ help:
 	@echo '  check-deps    who includes whom'
 	@echo '  ptxas         registers, shared memory and spills of the CUDA kernels, for sm_80 and sm_90'
 	@echo '  fuzz          run each fuzz target for FUZZ_SECONDS=$(FUZZ_SECONDS) under clang'
+	@echo '  validation-rows  write docs/VALIDATION-ROWS.md: every measured step beside its prediction'
 	@echo "  model-table   totals, matrices, tail and time of MODELS='dir/*.json'"
 	@echo '  bench         run the benchmarks; bench-sim the simulator on one core (docs/ENGINE.md); bench-exec trains on this machine, RANKS=4'
 	@echo '  check-exec    the proof of exec over layouts and ranks, a table, RANKS="1 2 3 4 7 8 64"'

@@ -5,6 +5,7 @@
 #include "cli/output.h"
 #include "cli/plot.h"
 #include "cli/score.h"
+#include "cli/step_page.h"
 #include "cli/step_rows.h"
 #include "model/bundled.h"
 
@@ -19,7 +20,8 @@ static const struct opt rows[] = {
      .dflt_note = "made from the table's own system"},
     {.name = "rows",
      .type = OPT_FLAG,
-     .help = "also every size of the tables of collectives; in csv instead of steps"},
+     .help = "also every size of the tables of collectives, in csv instead of steps; in md steps "
+             "as a page, with options and sources"},
     {.name = "plot",
      .type = OPT_STRING,
      .meta = "PREFIX",
@@ -28,8 +30,7 @@ static const struct opt rows[] = {
 };
 
 struct validation {
-    struct step_row *steps; /* owned */
-    size_t n_steps, cap_steps;
+    struct step_rows steps;    /* owned */
     struct coll_table *tables; /* in arena, pointers into it */
     size_t n_tables;
 };
@@ -60,12 +61,12 @@ static int read_document(const struct json *j, const char *fallback, struct aren
                          struct validation *v, struct err *e)
 {
     struct json_at top = json_top(j);
-    size_t before = v->n_tables + v->n_steps;
+    size_t before = v->n_tables + v->steps.n;
 
     if (coll_tables_here(&top) ? read_tables(&top, fallback, a, v, e)
-                               : step_rows_read(&top, a, &v->steps, &v->n_steps, &v->cap_steps, e))
+                               : step_rows_read(&top, a, &v->steps, e))
         return -1;
-    if (v->n_tables + v->n_steps == before)
+    if (v->n_tables + v->steps.n == before)
         return json_err(&top, ERR_INVALID, e, "has no measurements");
     return 0;
 }
@@ -111,7 +112,14 @@ static const struct table_col step_cols[] = {
     {"measured", "measured", TABLE_FIXED, 2, TABLE_AUTO},
     {"predicted", "predicted", TABLE_FIXED, 2, TABLE_AUTO},
     {"error_percent", "error %", TABLE_FIXED, 1, TABLE_AUTO},
+    {"band_percent", "+-%", TABLE_FIXED, 0, TABLE_AUTO},
     {"skipped", NULL, TABLE_TEXT, 0, TABLE_AUTO},
+    {"set", NULL, TABLE_TEXT, 0, TABLE_AUTO},
+    {"cluster", NULL, TABLE_TEXT, 0, TABLE_AUTO},
+    {"gpus", NULL, TABLE_INT, 0, TABLE_AUTO},
+    {"optimizer", NULL, TABLE_TEXT, 0, TABLE_AUTO},
+    {"options", NULL, TABLE_TEXT, 0, TABLE_AUTO},
+    {"error_basis", NULL, TABLE_TEXT, 0, TABLE_AUTO},
     {"source", NULL, TABLE_TEXT, 0, TABLE_AUTO},
 };
 
@@ -126,8 +134,13 @@ static const struct table_col size_cols[] = {
     {"distrust", NULL, TABLE_TEXT, 0, TABLE_AUTO},
 };
 
-static void fill_step(struct table *t, const struct step_row *m)
+static void fill_step(struct table *t, const struct step_set *set, const struct step_row *m)
 {
+    struct strbuf options;
+
+    strbuf_init(&options);
+    for (size_t i = 0; i < m->n_options; i++)
+        strbuf_printf(&options, "%s%s", i ? " " : "", m->options[i]);
     table_row(t);
     table_set_str(t, "id", m->id);
     table_set_str(t, "model", m->model);
@@ -137,8 +150,16 @@ static void fill_step(struct table *t, const struct step_row *m)
     if (!m->skipped) {
         table_set_double(t, "predicted", m->predicted);
         table_set_double(t, "error_percent", 100 * (m->predicted / m->value - 1));
+        table_set_u64(t, "gpus", m->world);
     }
+    table_set_double(t, "band_percent", m->band);
+    table_set_str(t, "error_basis", m->basis);
     table_set_str(t, "skipped", m->skipped);
+    table_set_str(t, "set", set->name);
+    table_set_str(t, "cluster", m->cluster);
+    table_set_str(t, "optimizer", m->optimizer);
+    table_set_str(t, "options", options.s);
+    strbuf_release(&options);
     table_set_str(t, "source", m->source);
 }
 
@@ -184,8 +205,8 @@ static struct score score_steps(const struct validation *v, int metric)
 {
     struct score s = {0};
 
-    for (size_t i = 0; i < v->n_steps; i++) {
-        const struct step_row *r = &v->steps[i];
+    for (size_t i = 0; i < v->steps.n; i++) {
+        const struct step_row *r = &v->steps.rows[i];
 
         if ((int)r->metric != metric)
             continue;
@@ -193,6 +214,8 @@ static struct score score_steps(const struct validation *v, int metric)
             s.skipped++;
         else
             score_add(&s, r->id, 0, r->value, r->predicted);
+        if (!r->skipped && isfinite(r->band))
+            score_band(&s, 0, r->value, r->predicted, r->band);
     }
     return s;
 }
@@ -236,15 +259,15 @@ static void print_json(const struct table *steps, const struct table *sizes,
 
 static void print_skipped(const struct validation *v, struct strbuf *out)
 {
-    for (size_t i = 0; i < v->n_steps; i++)
-        if (v->steps[i].skipped)
-            strbuf_printf(out, "skipped %s: %s\n", v->steps[i].id, v->steps[i].skipped);
+    for (size_t i = 0; i < v->steps.n; i++)
+        if (v->steps.rows[i].skipped)
+            strbuf_printf(out, "skipped %s: %s\n", v->steps.rows[i].id, v->steps.rows[i].skipped);
     for (size_t i = 0; i < v->n_tables; i++)
         if (v->tables[i].skipped)
             strbuf_printf(out, "skipped %s: %s\n", v->tables[i].id, v->tables[i].skipped);
 }
 
-static void print(const struct validation *v, enum table_format f, bool with_sizes, int argc,
+static void print(const struct validation *v, enum table_format f, bool with_rows, int argc,
                   char **argv, struct strbuf *out)
 {
     struct table steps, sizes, sums;
@@ -252,21 +275,25 @@ static void print(const struct validation *v, enum table_format f, bool with_siz
     table_init(&steps, step_cols, sizeof(step_cols) / sizeof(step_cols[0]));
     table_init(&sizes, size_cols, sizeof(size_cols) / sizeof(size_cols[0]));
     table_init(&sums, score_cols, score_n_cols);
-    for (size_t i = 0; i < v->n_steps; i++)
-        fill_step(&steps, &v->steps[i]);
+    for (size_t i = 0; i < v->steps.n_sets; i++)
+        for (size_t k = 0; k < v->steps.sets[i].n; k++)
+            fill_step(&steps, &v->steps.sets[i], &v->steps.rows[v->steps.sets[i].first + k]);
     for (size_t i = 0; i < v->n_tables; i++)
         fill_sizes(&sizes, &v->tables[i]);
     fill_scores(v, &sums);
     if (f == TABLE_AS_JSON) {
         print_json(&steps, &sizes, &sums, argc, argv, out);
     } else if (f == TABLE_AS_CSV) { /* one table: steps, or with --rows the sizes of collectives */
-        table_print(with_sizes || !v->n_steps ? &sizes : &steps, f, out);
+        table_print(with_rows || !v->steps.n ? &sizes : &steps, f, out);
     } else {
-        if (v->n_steps) {
-            table_print(&steps, f, out);
+        if (v->steps.n) {
+            if (with_rows && f == TABLE_AS_MD)
+                step_page(&v->steps, out);
+            else
+                table_print(&steps, f, out);
             strbuf_puts(out, "\n");
         }
-        if (with_sizes && v->n_tables) {
+        if (with_rows && v->n_tables) {
             table_print(&sizes, f, out);
             strbuf_puts(out, "\n");
         }
@@ -281,7 +308,7 @@ static void print(const struct validation *v, enum table_format f, bool with_siz
 static int plot(const char *prefix, const struct validation *v, struct arena *a, struct err *e)
 {
     struct plot_validation p = {0};
-    struct plot_pair *tables, *steps = ARENA_NEW(a, struct plot_pair, v->n_steps);
+    struct plot_pair *tables, *steps = ARENA_NEW(a, struct plot_pair, v->steps.n);
     size_t n = 0;
 
     for (size_t i = 0; i < v->n_tables; i++)
@@ -295,9 +322,10 @@ static int plot(const char *prefix, const struct validation *v, struct arena *a,
                 tables[p.n_tables++] = (struct plot_pair){(double)r->n_bytes,
                                                           100 * (r->predicted_us / r->time_us - 1)};
         }
-    for (size_t i = 0; i < v->n_steps; i++)
-        if (!v->steps[i].skipped)
-            steps[p.n_steps++] = (struct plot_pair){v->steps[i].value, v->steps[i].predicted};
+    for (size_t i = 0; i < v->steps.n; i++)
+        if (!v->steps.rows[i].skipped)
+            steps[p.n_steps++] =
+                (struct plot_pair){v->steps.rows[i].value, v->steps.rows[i].predicted};
     p.tables = tables;
     p.steps = steps;
     if (!p.n_tables && !p.n_steps)
@@ -320,7 +348,7 @@ static int validate(const struct opts *o, struct arena *a, int argc, char **argv
               argv, out);
     if (!status && opts_get(o, "plot")->set)
         status = plot(opts_get(o, "plot")->text, &v, a, e);
-    mem_free(v.steps);
+    step_rows_release(&v.steps);
     return status;
 }
 

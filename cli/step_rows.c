@@ -2,6 +2,7 @@
 
 #include "cli/evaluate.h"
 #include "cli/setup.h"
+#include "cli/step_band.h"
 #include "planner/planner.h"
 
 #include <math.h>
@@ -57,23 +58,73 @@ static double value_of(const struct evaluation *x, enum step_metric m)
     return NAN;
 }
 
-static int predict(struct step_row *m, const struct opts *o, struct setup *s, struct err *e)
+/* Bands are of a step's time. */
+static bool is_time(enum step_metric m)
+{
+    return m == STEP_MS || m == TOKENS || m == MFU;
+}
+
+static int predict(struct step_row *m, struct setup *s, struct err *e)
 {
     struct sim_options so = {.serial = m->serial};
     struct plan *plan = ARENA_NEW(&s->arena, struct plan, 1);
     struct evaluation x;
 
-    (void)o;
     if (setup_plan(s, m->nodes, m->layout, &s->arena, plan, e) ||
         planner_plan(plan, &evaluate_time, &s->arena, e) || evaluate(plan, &so, &s->arena, &x, e))
         return -1;
     m->predicted = value_of(&x, m->metric);
+    m->world = plan->world;
+    if (is_time(m->metric) && !m->serial)
+        m->band = step_band(plan, &m->basis);
     return 0;
 }
 
+static bool is_default(const struct opt *o, const struct opt_val *v, const struct opt_val *dflt)
+{
+    if (!dflt->text)
+        return false;
+    switch (o->type) {
+    case OPT_STRING:
+    case OPT_LIST:
+    case OPT_COUNTS:
+        return !strcmp(v->text, dflt->text);
+    case OPT_DOUBLE:
+    case OPT_BANDWIDTH:
+    case OPT_TIME:
+        return fabs(v->d - dflt->d) <= 0;
+    case OPT_FLAG:
+    case OPT_U64:
+    case OPT_COUNT:
+    case OPT_BYTES:
+    case OPT_CHOICE:
+        break;
+    }
+    return v->u64 == dflt->u64;
+}
+
+/* What the row's job says, but for the cluster and its size. */
+static void list_options(const struct opts *o, struct step_row *m, struct arena *a)
+{
+    struct opts plain;
+
+    opts_init(&plain);
+    opts_add(&plain, NULL, setup_options, setup_options_n);
+    m->options = ARENA_NEW(a, const char *, setup_options_n);
+    for (size_t i = 0; i < setup_options_n; i++) {
+        const struct opt *row = &setup_options[i];
+        const struct opt_val *v = opts_get(o, row->name);
+
+        if (v->set == OPT_FROM_JSON && !is_default(row, v, opts_get(&plain, row->name)))
+            m->options[m->n_options++] = row->type == OPT_FLAG
+                                             ? arena_printf(a, "--%s", row->name)
+                                             : arena_printf(a, "--%s %s", row->name, v->text);
+    }
+    opts_release(&plain);
+}
+
 /* The row as job options: what `job` says, and what stands beside it. */
-static int run_row(const struct json_at *at, struct step_row *m, const char *optimizer,
-                   struct arena *a, struct err *e)
+static int run_row(const struct json_at *at, struct step_row *m, struct arena *a, struct err *e)
 {
     struct json_at job;
     struct opts o;
@@ -85,9 +136,11 @@ static int run_row(const struct json_at *at, struct step_row *m, const char *opt
     opts_add(&o, NULL, setup_options, setup_options_n);
     if (json_opt(at, "job", &job))
         status = opts_apply_json(&o, &job, e);
-    if (!status)
+    if (!status) {
+        list_options(&o, m, a);
         status = opts_set(&o, "cluster", m->cluster, OPT_FROM_CLI, e) ||
-                 opts_set(&o, "optimizer", optimizer, OPT_FROM_CLI, e);
+                 opts_set(&o, "optimizer", m->optimizer, OPT_FROM_CLI, e);
+    }
     snprintf(number, sizeof(number), "%llu", (unsigned long long)m->gpus);
     if (!status && m->gpus)
         status = opts_set(&o, "gpus", number, OPT_FROM_CLI, e);
@@ -97,7 +150,7 @@ static int run_row(const struct json_at *at, struct step_row *m, const char *opt
     if (!status)
         status = setup_init(&s, &o, m->model, e);
     if (!status) {
-        status = predict(m, &o, &s, e);
+        status = predict(m, &s, e);
         setup_release(&s);
     }
     opts_release(&o);
@@ -113,48 +166,74 @@ static int read_row(const struct json_at *at, struct step_row *m, struct arena *
     static const char *const keys[] = {"id",   "model",  "cluster",   "nodes",
                                        "gpus", "layout", "optimizer", "serial",
                                        "job",  "metric", "value",     "source"};
-    const char *optimizer, *text[5];
-    static const char *const names[] = {"id", "model", "cluster", "layout", "source"};
-    const char **to[] = {&m->id, &m->model, &m->cluster, &m->layout, &m->source};
+    static const char *const names[] = {"id", "model", "cluster", "layout", "optimizer", "source"};
+    const char **to[] = {&m->id, &m->model, &m->cluster, &m->layout, &m->optimizer, &m->source};
+    const char *text;
     int metric;
 
     if (json_is_object(at, e) || json_only_keys(at, keys, sizeof(keys) / sizeof(keys[0]), e))
         return -1;
-    for (int i = 0; i < 5; i++) {
-        if (json_str(at, names[i], &text[i], e))
+    for (int i = 0; i < 6; i++) {
+        if (json_str(at, names[i], &text, e))
             return -1;
-        *to[i] = arena_strdup(a, text[i]);
+        *to[i] = arena_strdup(a, text);
     }
     if (json_u64_or(at, "nodes", 1, 131072, 0, &m->nodes, e) ||
         json_u64_or(at, "gpus", 1, 1 << 24, 0, &m->gpus, e) ||
         json_bool_or(at, "serial", false, &m->serial, e) ||
-        json_str(at, "optimizer", &optimizer, e) ||
         json_enum(at, "metric", step_metric_names, &metric, e) ||
         json_double(at, "value", JSON_ABOVE_0, INFINITY, &m->value, e))
         return -1;
     m->metric = (enum step_metric)metric;
     m->model = setup_path(at->file, m->model, a);
     m->cluster = setup_path(at->file, m->cluster, a);
-    return run_row(at, m, optimizer, a, e);
+    m->band = NAN;
+    return run_row(at, m, a, e);
 }
 
-int step_rows_read(const struct json_at *top, struct arena *a, struct step_row **list, size_t *n,
-                   size_t *cap, struct err *e)
+static const char *set_name(const char *file, struct arena *a)
+{
+    const char *slash = strrchr(file, '/'), *name = slash ? slash + 1 : file;
+    size_t len = strlen(name);
+
+    if (len > 5 && !strcmp(name + len - 5, ".json"))
+        len -= 5;
+    return arena_printf(a, "%.*s", (int)len, name);
+}
+
+int step_rows_read(const struct json_at *top, struct arena *a, struct step_rows *to, struct err *e)
 {
     static const char *const keys[] = {"format", "format_version", "what", "rows"};
     static const char *const formats[] = {"ballast-steps", NULL};
+    struct step_set set = {.name = set_name(top->file, a), .first = to->n};
     struct json_at array, it;
+    const char *what;
     int format;
 
     if (json_is_object(top, e) || json_only_keys(top, keys, 4, e) ||
         json_enum(top, "format", formats, &format, e) || json_array(top, "rows", &array, NULL, e))
         return -1;
-    for (bool more = json_first(&array, &it); more; more = json_next(&it)) {
-        *list = mem_grow(*list, cap, *n + 1, sizeof(**list));
-        memset(&(*list)[*n], 0, sizeof(**list));
-        if (read_row(&it, &(*list)[*n], a, e))
-            return err_prefix(e, "'%s'", top->file);
-        (*n)++;
+    if (json_opt(top, "what", &it)) {
+        if (json_str(top, "what", &what, e))
+            return -1;
+        set.what = arena_strdup(a, what);
     }
+    for (bool more = json_first(&array, &it); more; more = json_next(&it)) {
+        to->rows = mem_grow(to->rows, &to->cap, to->n + 1, sizeof(*to->rows));
+        memset(&to->rows[to->n], 0, sizeof(*to->rows));
+        if (read_row(&it, &to->rows[to->n], a, e))
+            return err_prefix(e, "'%s'", top->file);
+        to->n++;
+    }
+    set.n = to->n - set.first;
+    to->sets = mem_grow(to->sets, &to->cap_sets, to->n_sets + 1, sizeof(*to->sets));
+    to->sets[to->n_sets++] = set;
     return 0;
+}
+
+void step_rows_release(struct step_rows *s)
+{
+    mem_free(s->rows);
+    mem_free(s->sets);
+    memset(s, 0, sizeof(*s));
 }

@@ -112,22 +112,21 @@ START_TEST(steps_are_predicted_as_well_as_before)
 {
     arena_init(&arena);
     for (size_t i = 0; i < sizeof(steps) / sizeof(steps[0]); i++) {
-        struct step_row *rows = NULL;
+        struct step_rows r = {0};
         struct score s = {0};
         struct json_at top;
-        size_t n = 0, cap = 0;
         struct json j;
 
         parse(steps[i].name, &j);
         top = json_top(&j);
-        if (step_rows_read(&top, &arena, &rows, &n, &cap, &err))
+        if (step_rows_read(&top, &arena, &r, &err))
             ck_abort_msg("%s", err.msg);
-        for (size_t k = 0; k < n; k++)
-            score_add(&s, rows[k].id, 0, rows[k].value, rows[k].predicted);
+        for (size_t k = 0; k < r.n; k++)
+            score_add(&s, r.rows[k].id, 0, r.rows[k].value, r.rows[k].predicted);
         within(steps[i].name, "mean", &s, SCORE_ALL, steps[i].mean);
         ck_assert_msg(s.worst <= 1.1 * steps[i].most, "%s: %s is off %.2f %%, was %.2f",
                       steps[i].name, s.worst_id, s.worst, steps[i].most);
-        mem_free(rows);
+        step_rows_release(&r);
         json_release(&j);
     }
     arena_release(&arena);
