@@ -9,7 +9,7 @@
 
 #include "cli/evaluate.h"
 
-enum { EXPLAIN_MAX = 28, EXPLAIN_BEST = 3 };
+enum { EXPLAIN_MAX = 32, EXPLAIN_BEST = 3 };
 
 struct explain_change {
     const char *option; /* as typed: "--gather ring"; of a what-if in words */
