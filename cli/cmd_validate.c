@@ -120,6 +120,7 @@ static const struct table_col step_cols[] = {
     {"optimizer", NULL, TABLE_TEXT, 0, TABLE_AUTO},
     {"options", NULL, TABLE_TEXT, 0, TABLE_AUTO},
     {"error_basis", NULL, TABLE_TEXT, 0, TABLE_AUTO},
+    {"distrust", NULL, TABLE_TEXT, 0, TABLE_AUTO},
     {"source", NULL, TABLE_TEXT, 0, TABLE_AUTO},
 };
 
@@ -155,6 +156,7 @@ static void fill_step(struct table *t, const struct step_set *set, const struct 
     table_set_double(t, "band_percent", m->band);
     table_set_str(t, "error_basis", m->basis);
     table_set_str(t, "skipped", m->skipped);
+    table_set_str(t, "distrust", m->distrust);
     table_set_str(t, "set", set->name);
     table_set_str(t, "cluster", m->cluster);
     table_set_str(t, "optimizer", m->optimizer);
@@ -210,11 +212,12 @@ static struct score score_steps(const struct validation *v, int metric)
 
         if ((int)r->metric != metric)
             continue;
-        if (r->skipped)
-            s.skipped++;
-        else
-            score_add(&s, r->id, 0, r->value, r->predicted);
-        if (!r->skipped && isfinite(r->band))
+        s.skipped += r->skipped != NULL;
+        s.distrusted += !r->skipped && r->distrust;
+        if (r->skipped || r->distrust)
+            continue;
+        score_add(&s, r->id, 0, r->value, r->predicted);
+        if (isfinite(r->band))
             score_band(&s, 0, r->value, r->predicted, r->band);
     }
     return s;
@@ -234,7 +237,7 @@ static void fill_scores(const struct validation *v, struct table *sums)
     for (int k = 0; k < STEP_METRIC_N; k++) {
         struct score s = score_steps(v, k);
 
-        if (s.n[SCORE_ALL] + s.skipped)
+        if (s.n[SCORE_ALL] + s.skipped + s.distrusted)
             score_row(sums, step_metric_names[k], &s, false);
         score_merge(&all, &s);
     }
@@ -323,7 +326,7 @@ static int plot(const char *prefix, const struct validation *v, struct arena *a,
                                                           100 * (r->predicted_us / r->time_us - 1)};
         }
     for (size_t i = 0; i < v->steps.n; i++)
-        if (!v->steps.rows[i].skipped)
+        if (!v->steps.rows[i].skipped && !v->steps.rows[i].distrust)
             steps[p.n_steps++] =
                 (struct plot_pair){v->steps.rows[i].value, v->steps.rows[i].predicted};
     p.tables = tables;

@@ -105,8 +105,10 @@ static void say_common(const struct step_row *rows, size_t n, struct strbuf *out
 static void say_errors(const struct step_row *rows, size_t n, struct strbuf *out)
 {
     double sum = 0, most = 0;
-    size_t predicted = 0;
+    size_t predicted = 0, apart = 0;
 
+    for (size_t i = 0; i < n; i++)
+        apart += rows[i].distrust != NULL;
     for (size_t i = 0; i < n; i++)
         if (!rows[i].skipped) {
             double error = fabs(100 * (rows[i].predicted / rows[i].value - 1));
@@ -118,6 +120,8 @@ static void say_errors(const struct step_row *rows, size_t n, struct strbuf *out
     strbuf_printf(out, "%zu row%s", n, n == 1 ? "" : "s");
     if (predicted < n)
         strbuf_printf(out, ", %zu of them not predicted", n - predicted);
+    if (apart)
+        strbuf_printf(out, ", %zu of them scored apart from all others", apart);
     if (predicted)
         strbuf_printf(out, "; off by %.1f %% in the mean, %.1f %% at most", sum / (double)predicted,
                       most);
@@ -150,6 +154,9 @@ static void say_set(const struct step_set *set, const struct step_row *rows, str
     for (size_t i = 0; i < set->n; i++)
         if (rows[i].skipped)
             strbuf_printf(out, "- %s is not predicted: %s\n", rows[i].id, rows[i].skipped);
+    for (size_t i = 0; i < set->n; i++)
+        if (rows[i].distrust)
+            strbuf_printf(out, "- %s is scored apart: %s\n", rows[i].id, rows[i].distrust);
     mem_free(source);
 }
 

@@ -163,12 +163,12 @@ static int run_row(const struct json_at *at, struct step_row *m, struct arena *a
 
 static int read_row(const struct json_at *at, struct step_row *m, struct arena *a, struct err *e)
 {
-    static const char *const keys[] = {"id",   "model",  "cluster",   "nodes",
-                                       "gpus", "layout", "optimizer", "serial",
-                                       "job",  "metric", "value",     "source"};
+    static const char *const keys[] = {"id",     "model",     "cluster", "nodes", "gpus",
+                                       "layout", "optimizer", "serial",  "job",   "metric",
+                                       "value",  "source",    "distrust"};
     static const char *const names[] = {"id", "model", "cluster", "layout", "optimizer", "source"};
     const char **to[] = {&m->id, &m->model, &m->cluster, &m->layout, &m->optimizer, &m->source};
-    const char *text;
+    const char *text, *why;
     int metric;
 
     if (json_is_object(at, e) || json_only_keys(at, keys, sizeof(keys) / sizeof(keys[0]), e))
@@ -181,10 +181,12 @@ static int read_row(const struct json_at *at, struct step_row *m, struct arena *
     if (json_u64_or(at, "nodes", 1, 131072, 0, &m->nodes, e) ||
         json_u64_or(at, "gpus", 1, 1 << 24, 0, &m->gpus, e) ||
         json_bool_or(at, "serial", false, &m->serial, e) ||
+        json_str_or(at, "distrust", NULL, &why, e) ||
         json_enum(at, "metric", step_metric_names, &metric, e) ||
         json_double(at, "value", JSON_ABOVE_0, INFINITY, &m->value, e))
         return -1;
     m->metric = (enum step_metric)metric;
+    m->distrust = why ? arena_strdup(a, why) : NULL;
     m->model = setup_path(at->file, m->model, a);
     m->cluster = setup_path(at->file, m->cluster, a);
     m->band = NAN;

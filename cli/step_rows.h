@@ -2,7 +2,7 @@
  *
  * A file is {"format": "ballast-steps", "rows": [...]}; a row has id, model, cluster, nodes or gpus, layout, optimizer, a
  * job object with the job options, a metric of the rows that sim prints, its measured value, and the source; `serial` when
- * operations ran one after the other, as under ballast exec. Paths are relative to the file's folder.
+ * operations ran one after the other, as under ballast exec; `distrust`, why the row is scored apart, or none. Paths are relative to the file's folder.
  */
 #ifndef BALLAST_CLI_STEP_ROWS_H
 #define BALLAST_CLI_STEP_ROWS_H
@@ -39,8 +39,9 @@ struct step_row {
     uint32_t world; /* GPUs */
     double
         band; /* half width in percent of a step's time that such a run is within; NAN: none, or no time */
-    const char *basis;   /* of the band, or NULL */
-    const char *skipped; /* why, or NULL */
+    const char *basis;    /* of the band, or NULL */
+    const char *skipped;  /* why, or NULL */
+    const char *distrust; /* why this row is scored apart, or NULL */
 };
 
 /* The rows of one document. */
