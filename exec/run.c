@@ -568,7 +568,7 @@ int exec_init(struct exec_run *r, const struct plan *plan, const struct program 
            dtype_bytes(j->state_dtype, r->held.states));
     make_groups(r);
     for (uint32_t k = 0; k < p->n_ops; k++)
-        if (!strcmp(p->ops[k].name, "forward.end"))
+        if (p->ops[k].purpose == PURPOSE_UNIT_DONE)
             r->last_forward = k;
     last = r->graphs[p->model->units[p->model->n_units - 1].class_id].values[0].bytes;
     r->output = backend_alloc(b, STREAM_COMPUTE, last);

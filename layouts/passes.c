@@ -219,6 +219,7 @@ void emit_pass(struct lower *l, uint32_t class_id, const struct class_lives *k, 
                                               o->backward_name[part]);
 
         emit_init(&x, name, OP_COMPUTE, backward ? PHASE_BACKWARD : PHASE_FORWARD, STREAM_COMPUTE);
+        x.op.purpose = backward && part < 0 ? PURPOSE_RECOMPUTE : PURPOSE_USUAL;
         x.op.guard.unit_class = class_id;
         x.op.call = part < 0 ? o->forward : o->backward[part];
         x.op.call.fp8 =

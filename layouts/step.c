@@ -234,6 +234,7 @@ static void forward_loop(struct lower *l, const struct class_lives *classes)
     for (uint32_t c = 0; c < l->m->n_classes; c++)
         emit_pass(l, c, &classes[c], false);
     emit_init(&x, "forward.end", OP_MARK, PHASE_FORWARD, STREAM_COMPUTE);
+    x.op.purpose = PURPOSE_UNIT_DONE;
     l->forward_end = emit_add(l, &x);
     if (l->move.gather && !l->j->reshard_never) {
         emit_init(&x, "forward.release", OP_MARK, PHASE_FORWARD, STREAM_COMPUTE);

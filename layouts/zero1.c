@@ -106,6 +106,8 @@ static void refresh_owned(struct lower *l, uint32_t table, const uint64_t *even)
     refresh_add(l, &o);
     if (even) {
         o = refresh_op(l, "refresh.tail", COLL_ALL_GATHER);
+        o.purpose =
+            l->p->segment_tables[table].start[l->m->n_units] ? PURPOSE_BESIDE : PURPOSE_USUAL;
         o.coll.unit_bytes = even;
         o.coll.piece_bytes = 0;
         refresh_add(l, &o);

@@ -237,11 +237,20 @@ struct life {
                        release is always of all */
 };
 
+/* What readers treat differently from the rest of its phase; set by the layout, since names are for people only. */
+enum purpose {
+    PURPOSE_USUAL,
+    PURPOSE_RECOMPUTE, /* backward makes again what forward did not keep */
+    PURPOSE_UNIT_DONE, /* the mark that ends a unit's forward: its output is there */
+    PURPOSE_BESIDE, /* a refresh of what has no owner, beside owners' segments of the same unit */
+};
+
 struct op {
     uint32_t id;      /* == its index */
     const char *name; /* unique in the program: "fwd.q", "gather.fwd" */
     enum op_kind kind;
     enum phase phase;
+    enum purpose purpose;
     enum stream stream;
     uint32_t loop; /* innermost, or PROGRAM_NONE */
     struct guard guard;

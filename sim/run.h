@@ -26,7 +26,6 @@ struct run {
     uint32_t *class_of; /* owned [world] */
     uint32_t *rep;      /* owned [n_classes] */
     bool unfold, serial;
-    bool owners;                             /* some tensor has one */
     const struct framework_costs *framework; /* or NULL */
     double *
         stretch; /* [PHASE_N][n_classes of units] in arena: launch-bound layers take longer; NULL: none */

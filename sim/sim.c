@@ -198,10 +198,10 @@ static struct pass_times pass_times(const struct run *r, uint32_t class_id, enum
             continue;
         t.device_s +=
             (double)sim_kernel_time(&r->c->device, r->framework, &o->call).alone_ps / 1e12;
-        if (strncmp(o->name, "recompute.", 10))
-            t.n++;
-        else
+        if (o->purpose == PURPOSE_RECOMPUTE)
             t.n_recomputed++;
+        else
+            t.n++;
     }
     return t;
 }
@@ -356,8 +356,8 @@ static int64_t refresh_ps(const struct run *r, const struct op *o, const struct 
         return 0;
     if (o->coll.kind == COLL_SEGMENT_GATHER)
         return sim_ps(each_s * coll_broadcasts(&r->cache, o, i));
-    if (o->coll.kind != COLL_ALL_GATHER || (r->owners && !strcmp(o->name, "refresh.tail")))
-        return 0;                       /* it stands beside owners' segments */
+    if (o->coll.kind != COLL_ALL_GATHER || o->purpose == PURPOSE_BESIDE)
+        return 0;
     if (op_in_loop(r->p, o, LOOP_UNIT)) /* unit by unit: an owner's tensors lie together */
         each_s /= r->p->model->n_units;
     return sim_ps(each_s * r->p->groups[o->coll.group].n_members);
@@ -595,8 +595,6 @@ int run_program(struct run *r, const struct program *p, const struct cluster *c,
     r->serial = o->serial;
     r->framework = o->framework;
     coll_cache_init(&r->cache, p, c, &o->nccl);
-    for (uint32_t i = 0; i < p->model->n_tensors; i++)
-        r->owners |= p->place[i].rule == PLACE_OWNER;
     r->cache.broadcasts = o->framework && o->framework->refresh_by_owner;
     if (!o->unfold)
         coll_cache_fold(&r->cache);

@@ -96,7 +96,8 @@ struct setting {
     bool every_micro; /* ddp reduces every micro-batch */
     bool forget; /* what the refresh waits for, and that the optimizer waits for sums over copies */
     bool apart;  /* copies are not summed */
-    bool at_once; /* ddp sums over all ranks, not in groups first */
+    bool nameless; /* no operation is called what the layout calls it */
+    bool at_once;  /* ddp sums over all ranks, not in groups first */
 };
 
 static bool over_copies(const struct program *p, const struct op *o)
@@ -141,6 +142,8 @@ static void run(const struct setting *s, const char *layout, struct arena *a, st
     if (ddp && (s->every_micro || groups < s->world) ? layout_lower_reference(plan, &ref, a, p, &e)
                                                      : layout_lower(plan, a, p, &e))
         ck_abort_msg("%s", e.msg);
+    if (s->nameless)
+        plans_rename_ops(p, a);
     if (s->forget)
         forget_waits(p);
     if (s->apart && !ddp)
@@ -311,6 +314,24 @@ START_TEST(every_layout_trains_as_ddp_does_to_the_last_bit)
             release(&ddp);
             arena_release(&a);
         }
+}
+END_TEST
+
+START_TEST(names_of_operations_steer_nothing)
+{
+    struct setting s = small("llama", "zero1+owner", 2);
+    struct outcome named, x;
+    struct arena a;
+    char text[256];
+
+    arena_init(&a);
+    run(&s, s.layout, &a, &named);
+    s.nameless = true;
+    run(&s, s.layout, &a, &x);
+    MUST(!differs(&s, &x, &named, text, sizeof(text)), "%s", text);
+    release(&x);
+    release(&named);
+    arena_release(&a);
 }
 END_TEST
 
@@ -808,8 +829,8 @@ START_TEST(an_owner_that_skips_its_update_is_caught)
 END_TEST
 
 SUITE_MAIN("exec/run", every_layout_trains_as_ddp_does_to_the_last_bit,
-           any_legal_order_of_the_streams_gives_the_same_bits, a_forgotten_wait_is_caught,
-           every_gather_algorithm_brings_the_same_weights,
+           names_of_operations_steer_nothing, any_legal_order_of_the_streams_gives_the_same_bits,
+           a_forgotten_wait_is_caught, every_gather_algorithm_brings_the_same_weights,
            bf16_storage_and_recomputation_change_nothing_between_layouts,
            small_buckets_and_micro_batches_change_nothing,
            micro_batches_reduced_one_by_one_train_as_ddp_that_does_so,

@@ -208,4 +208,11 @@ static inline bool plans_go_together(const char *layout, enum optimizer o)
 
 enum { PLANS_N_LAYOUTS = 10, PLANS_N_MODELS = 7, PLANS_N_WORLDS = 8 };
 
+/* Names are for people: with these no reader may do anything else. */
+static inline void plans_rename_ops(struct program *p, struct arena *a)
+{
+    for (uint32_t i = 0; i < p->n_ops; i++)
+        p->ops[i].name = arena_printf(a, "op %u", i);
+}
+
 #endif

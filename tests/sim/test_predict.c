@@ -1,6 +1,7 @@
 /* Predictions of whole steps: folded against unfolded runs, relabelled ranks, lower bounds, and times
  * worked out by hand on a device and links without surprises (tests/layouts/plans.h). */
 #include "sim/fluid.h"
+#include "sim/framework.h"
 #include "sim/sim.h"
 #include "tests/layouts/plans.h"
 
@@ -690,7 +691,36 @@ START_TEST(a_serial_step_is_the_sum_of_its_operations)
 }
 END_TEST
 
-SUITE_MAIN("sim/predict", a_serial_step_is_the_sum_of_its_operations, folded_equals_unfolded,
+/* Under every framework, with what it makes of recomputation and of a refresh: the step is the same when nothing is called
+ * what it was. */
+START_TEST(names_of_operations_steer_nothing)
+{
+    static const char *const layouts[] = {"ddp", "zero1", "zero1+owner", "zero3+owner"};
+    struct job j = plans_job();
+    int64_t step_ps, refresh_ps;
+
+    for (int f = 0; f < FRAMEWORK_N; f++)
+        for (int l = 0; l < 4; l++) {
+            const struct sim_options o = {.framework = framework_costs((enum framework)f)};
+
+            j.recompute = RECOMPUTE_FULL;
+            make("llama", layouts[l], &j, 8, 4);
+            real_cluster(&plan.cluster);
+            MUST(sim_predict(&prog, &plan.cluster, &o, &a, &pr, &e) == 0, "%s", e.msg);
+            step_ps = pr.step_ps;
+            refresh_ps = pr.optimizer_ps;
+            plans_rename_ops(&prog, &a);
+            MUST(sim_predict(&prog, &plan.cluster, &o, &a, &pr, &e) == 0, "%s", e.msg);
+            MUST(pr.step_ps == step_ps && pr.optimizer_ps == refresh_ps,
+                 "%s under %s: %lld ps, renamed %lld", layouts[l],
+                 framework_name((enum framework)f), (long long)step_ps, (long long)pr.step_ps);
+            arena_release(&a);
+        }
+}
+END_TEST
+
+SUITE_MAIN("sim/predict", names_of_operations_steer_nothing,
+           a_serial_step_is_the_sum_of_its_operations, folded_equals_unfolded,
            folded_equals_unfolded_with_buckets_and_experts, phases_and_paths_sum_to_the_step,
            a_step_lasts_at_least_what_its_busiest_parts_need, bytes_are_those_of_the_program,
            no_input_is_ignored, relabelled_ranks_change_nothing,
