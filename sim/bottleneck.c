@@ -7,6 +7,7 @@ enum {
     ENOUGH = 10000
 }; /* times that a link is settled in one solve, on average: it would not end. 1 to 2 are usual */
 static const double NOISE = 1e-15; /* relative: a level that moves no more has not changed */
+static const double LOST = 2e-15;  /* of a capacity: see struct bottleneck */
 
 struct bottleneck *bottleneck_new(uint32_t n_links, uint32_t max_path)
 {
@@ -82,13 +83,15 @@ static void lost(struct bottleneck *b, uint32_t l)
 /* Flows come and go. */
 
 uint32_t bottleneck_start(struct bottleneck *b, uint32_t id, const uint32_t *links, uint32_t n,
-                          double work)
+                          double work, double weight)
 {
     uint32_t slot, i;
     struct link *k;
     struct hop *p;
 
     BUG_ON(n == 0 || n > b->max_path);
+    if (weight != 1)
+        b->lost = LOST;
     if (b->n_free) {
         slot = b->free_slots[--b->n_free];
     } else {
@@ -97,7 +100,8 @@ uint32_t bottleneck_start(struct bottleneck *b, uint32_t id, const uint32_t *lin
         b->hops = mem_grow(b->hops, &b->hops_cap, (size_t)b->n_slots * (b->max_path + 1),
                            sizeof(*b->hops));
     }
-    b->flows[slot] = (struct flow){.id = id, .holder = b->n_links, .work = work};
+    b->flows[slot] =
+        (struct flow){.id = id, .holder = b->n_links, .weight = weight, .work = work / weight};
     p = path_of(b, slot);
     p[n].link = b->n_links;
     for (i = 0; i < n; i++) {
@@ -105,9 +109,12 @@ uint32_t bottleneck_start(struct bottleneck *b, uint32_t id, const uint32_t *lin
         if (k->n_users == k->users_cap)
             k->users = mem_grow(k->users, &k->users_cap, (size_t)k->n_users + 1, sizeof(*k->users));
         p[i] = (struct hop){.link = links[i], .at = k->n_users};
-        k->users[k->n_users++] = (struct user){.slot = slot, .holder = b->n_links};
+        k->users[k->n_users++] =
+            (struct user){.slot = slot, .holder = b->n_links, .weight = weight};
         k->n_fresh++;
-        if (k->n_users * k->promise > k->capacity)
+        sum_add(&k->all, weight);
+        sum_add(&k->own, weight);
+        if (sum_of(&k->all) * k->promise > k->capacity)
             bottleneck_promise(b, links[i], 0);
     }
     b->n_uses += n;
@@ -120,9 +127,12 @@ uint32_t bottleneck_start(struct bottleneck *b, uint32_t id, const uint32_t *lin
 static void drop_user(struct bottleneck *b, uint32_t l, uint32_t at)
 {
     struct link *k = &b->links[l];
-    struct user last = k->users[--k->n_users];
+    struct user last = k->users[k->n_users - 1];
     struct hop *p;
 
+    sum_add(&k->all, -k->users[at].weight);
+    if (!--k->n_users)
+        k->all = k->own = (struct sum){0};
     if (at == k->n_users)
         return;
     k->users[at] = last;
@@ -135,15 +145,16 @@ static void drop_user(struct bottleneck *b, uint32_t l, uint32_t at)
 static void leave(struct bottleneck *b, uint32_t slot, uint32_t h, double level)
 {
     const struct hop *p;
+    double weight = b->flows[slot].weight;
 
     for (p = path_of(b, slot); p->link != b->n_links; p++) {
         drop_user(b, p->link, p->at);
         b->n_uses--;
         if (p->link == h)
             continue;
-        count(b, h, p->link, -1);
+        count(b, h, p->link, -1, weight);
         b->carried[p->link].other =
-            b->links[p->link].n_users ? b->carried[p->link].other - level : 0;
+            b->links[p->link].n_users ? b->carried[p->link].other - level * weight : 0;
         if (b->links[p->link].n_held)
             mark(b, p->link);
     }
@@ -200,35 +211,54 @@ uint32_t bottleneck_take_ends(struct bottleneck *b, const uint32_t **ids)
 
 /* Levels. */
 
+/* Levels of links whose own users have that weight in all are no surer than this: what is lost in the sum of what others
+ * take, which may be far more, is spread over these few. */
+static double unsure(const struct bottleneck *b, const struct link *k, double weight)
+{
+    return b->lost * k->capacity / weight;
+}
+
+/* From where on another level is above, by more than rounding. */
+static double just_above(const struct bottleneck *b, const struct link *k, double level,
+                         double weight)
+{
+    return level + fmax(level * SAME, 4 * unsure(b, k, weight));
+}
+
 /* The level of a link with users that are faster than the n that it holds so far would be: those above *above share
  * too, *n in the end. Each pass takes those above the level of the pass before; they drop out from pass to pass, so the level rises
- * and ends at a fixed point. The link's own level reads 0 meanwhile. */
+ * (less is rounding) and ends at a fixed point. The link's own level reads 0 meanwhile. */
 static double share(const struct bottleneck *b, uint32_t l, uint32_t *n, double level,
                     double *above)
 {
     const struct link *k = &b->links[l];
     uint32_t n_before = UINT32_MAX, n_sharing, i;
-    double left, x;
+    double left, weight, x, w;
 
-    *above = *n && level > 0 ? level * (1 + SAME) : 0;
+    *above = *n && level > 0 ? just_above(b, k, level, sum_of(&k->own)) : 0;
     for (;;) {
         left = k->capacity;
         n_sharing = *n;
+        weight = *n ? sum_of(&k->own) : 0;
         for (i = 0; (b->kept[l] & FROM) && i < k->from.n; i++) {
             x = b->level[k->from.at[i].link];
+            w = sum_of(&k->from.at[i].weight);
             n_sharing += x > *above ? (uint32_t)k->from.at[i].n : 0;
-            left -= x > *above ? 0 : x * k->from.at[i].n;
+            weight += x > *above ? w : 0;
+            left -= x > *above ? 0 : x * w;
         }
         for (i = 0; !(b->kept[l] & FROM) && i < k->n_users; i++) {
             x = b->level[k->users[i].holder];
+            w = k->users[i].weight;
             n_sharing += x > *above;
-            left -= x > *above ? 0 : x;
+            weight += x > *above ? w : 0;
+            left -= x > *above ? 0 : x * w;
         }
         if (n_sharing == n_before)
             break;
+        level = n_before == UINT32_MAX ? left / weight : fmax(level, left / weight);
         n_before = n_sharing;
-        level = left / n_sharing;
-        *above = level * (1 + SAME);
+        *above = just_above(b, k, level, weight);
     }
     *n = n_sharing;
     return level;
@@ -240,7 +270,7 @@ static void move(struct bottleneck *b, uint32_t l, uint32_t slot, double level)
     struct link *k, *to = &b->links[l];
     const struct hop *p;
     uint32_t h = b->flows[slot].holder;
-    double left = b->flows[slot].work, old = b->level[h];
+    double left = b->flows[slot].work, old = b->level[h], weight = b->flows[slot].weight;
     bool fresh = h == b->n_links;
 
     if (!fresh) {
@@ -253,17 +283,19 @@ static void move(struct bottleneck *b, uint32_t l, uint32_t slot, double level)
         k = &b->links[p->link];
         k->users[p->at].holder = l;
         k->n_fresh -= fresh;
-        if (!fresh && p->link != h)
-            count(b, h, p->link, -1);
+        if (fresh)
+            sum_add(&k->own, -weight);
+        else if (p->link != h)
+            count(b, h, p->link, -1, weight);
         if (p->link == l) {
-            b->carried[l].other -= old;
+            b->carried[l].other -= old * weight;
             continue;
         }
-        count(b, l, p->link, 1);
+        count(b, l, p->link, 1, weight);
         if (p->link == h)
-            b->carried[h].other += level;
+            b->carried[h].other += level * weight;
         else
-            carry(b, p->link, level - old);
+            carry(b, p->link, (level - old) * weight);
         if (k->promise > 0 && level > k->promise)
             bottleneck_promise(b, p->link, level);
         if (k->promise > 0 && k->promise < to->bound)
@@ -299,28 +331,29 @@ static void shift(struct bottleneck *b, uint32_t l, double more)
     for (uint32_t i = 0; i < k->n_held; i++)
         for (p = path_of(b, k->held[i].slot); p->link != b->n_links; p++)
             if (p->link != l)
-                carry(b, p->link, more);
+                carry(b, p->link, more * b->flows[k->held[i].slot].weight);
 }
 
 static void settle(struct bottleneck *b, uint32_t l)
 {
     struct link *k = &b->links[l];
-    double old = b->level[l], above = INFINITY, top, level;
+    double old = b->level[l], above = INFINITY, top, level, weight;
     uint32_t n = k->n_held + k->n_fresh, n_moving, i;
 
     if (k->promise > 0)
         bottleneck_wake(b, l);
     b->carried[l].other = others(b, l, &top);
     b->level[l] = 0;
-    level = n ? (k->capacity - b->carried[l].other) / n : 0;
-    if (n ? top > level * (1 + SAME) : b->carried[l].other > k->capacity * (1 + SAME))
+    weight = sum_of(&k->own);
+    level = n ? (k->capacity - b->carried[l].other) / weight : 0;
+    if (n ? top > just_above(b, k, level, weight) : b->carried[l].other > k->capacity * (1 + SAME))
         level = share(b, l, &n, level, &above);
     b->level[l] = old;
     n_moving = n - k->n_held;
     if (!n)
         return;
     BUG_ON(!(level > 0));
-    if (k->n_held && fabs(level - old) <= NOISE * old)
+    if (k->n_held && fabs(level - old) <= fmax(NOISE * old, unsure(b, k, weight)))
         level = old;
     if (level == old && !n_moving)
         return;
@@ -348,10 +381,11 @@ static double estimate(const struct bottleneck *b, uint32_t l)
 
     if (!k->n_users)
         return 0;
-    return n && left > 0 && !(k->promise > 0) ? left / n : k->capacity / k->n_users;
+    return n && left > 0 && !(k->promise > 0) ? left / sum_of(&k->own)
+                                              : k->capacity / sum_of(&k->all);
 }
 
-/* A fresh flow is settled by the link that offers least, if all were to share evenly: mostly its bottleneck. */
+/* A fresh flow is settled by the link that offers least, if all were to share by weight: mostly its bottleneck. */
 static void mark_least(struct bottleneck *b, uint32_t slot)
 {
     const struct hop *p = path_of(b, slot);
@@ -359,7 +393,7 @@ static void mark_least(struct bottleneck *b, uint32_t slot)
     uint32_t best = p->link;
 
     for (; p->link != b->n_links; p++) {
-        fair = b->links[p->link].capacity / b->links[p->link].n_users;
+        fair = b->links[p->link].capacity / sum_of(&b->links[p->link].all);
         if (fair < least) {
             least = fair;
             best = p->link;
@@ -457,5 +491,5 @@ int bottleneck_solve(struct bottleneck *b, struct err *e)
 
 double bottleneck_rate(const struct bottleneck *b, uint32_t slot)
 {
-    return b->level[b->flows[slot].holder];
+    return b->level[b->flows[slot].holder] * b->flows[slot].weight;
 }

@@ -1,12 +1,12 @@
 /* sim/bottleneck.h - flows over links, max-min fair, kept per link instead of per flow.
  *
- * For what simulators of networks call a flow: each link of its path carries as much as the flow moves, no cap, weight
- * 1. sim/fluid.h runs on this when all activities are such; on sim/maxmin.h otherwise. The rates are the same, but for
+ * For what simulators of networks call a flow: each link of its path carries as much as the flow moves, no cap.
+ * sim/fluid.h runs on this when all activities are such; on sim/maxmin.h otherwise. The rates are the same, but for
  * rounding.
  *
- * Levels. A flow runs at the level of the link that *holds* it: a full link of its path with no user faster than that
- * (its bottleneck). A link that holds h of its flows has the level (capacity - what its other users take) / h. So a
- * change of a level is one number, however many flows run at it.
+ * Levels. A flow runs at its weight times the level of the link that *holds* it: a full link of its path on which no
+ * user has a higher level (its bottleneck). A link whose own flows weigh w in all has the level (capacity - what its
+ * other users take) / w. So a change of a level is one number, however many flows run at it. "Faster" below is of levels.
  *
  * Repair. What a flow that starts or ends changes is repaired link by link, the lowest level first: to *settle* a link
  * is to compute its level from those of its other users' holders; users that are faster than the level, and fresh
@@ -19,9 +19,14 @@
  *
  * Virtual time, as in fair queueing (A. Parekh, R. Gallager, "A generalized processor sharing approach to flow
  * control", 1993). Each link that holds flows has a clock that runs as fast as its level. A flow ends when the clock of
- * its holder has gone on by what is left of it, so the order of ends among flows of one holder never changes: a heap
+ * its holder has gone on by what is left of it over its weight, so the order of ends among flows of one holder never changes: a heap
  * per link by the clock at the end, and one of all links by the time of their next end. A flow is touched when it
  * starts, when another link comes to hold it, and when it ends.
+ *
+ * Weights. A sum of weights keeps what its additions round off, so that it is right however much has come and gone. What
+ * others take of a link is summed up to a relative 1e-15 of its capacity; for flows that weigh 10^k times less than all
+ * users of their link, the level has k digits fewer, and levels that differ by less count as equal there. Hence the
+ * limit BOTTLENECK_WEIGHTS of the heaviest over the lightest flow.
  *
  * Cost of a change: the links whose level changes times the links that hold their users (or these users, where they are
  * few), times a few cycles; not the flows whose rate changes (sim/bottleneck_tally.c).
@@ -32,6 +37,8 @@
 #include "core/err.h"
 
 #include <stdint.h>
+
+static const double BOTTLENECK_WEIGHTS = 1e6; /* heaviest over lightest flow of a run, at most */
 
 struct bottleneck; /* opaque */
 
@@ -46,9 +53,10 @@ void bottleneck_advance(struct bottleneck *b, int64_t now_ps);
 int64_t bottleneck_next_ps(const struct bottleneck *b);
 /* All flows that end now leave. Returns how many; *ids lists them, valid until the next call. */
 uint32_t bottleneck_take_ends(struct bottleneck *b, const uint32_t **ids);
-/* A flow of `work` units starts now, over links[n] that differ, n > 0. Returns its slot; slots are used again. */
+/* A flow of `work` units and a weight > 0 starts now, over links[n] that differ, n > 0. Returns its slot; slots are used
+ * again. */
 uint32_t bottleneck_start(struct bottleneck *b, uint32_t id, const uint32_t *links, uint32_t n,
-                          double work);
+                          double work, double weight);
 /* It leaves before its end. Not between its start and the next solve. */
 void bottleneck_stop(struct bottleneck *b, uint32_t slot);
 /* Bring levels and ends up to date. ERR_OVERFLOW: a flow ends beyond 2^63 ps. */

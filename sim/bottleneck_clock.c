@@ -49,6 +49,7 @@ void bottleneck_hold(struct bottleneck *b, uint32_t l, uint32_t slot, double lef
     if (k->n_held == k->held_cap)
         k->held = mem_grow(k->held, &k->held_cap, (size_t)k->n_held + 1, sizeof(*k->held));
     k->n_held++;
+    sum_add(&k->own, b->flows[slot].weight);
     sift(b, k, k->n_held - 1,
          (struct held){.end = k->clock + left,
                        .slot = slot,
@@ -60,8 +61,10 @@ void bottleneck_hold(struct bottleneck *b, uint32_t l, uint32_t slot, double lef
 void bottleneck_unhold(struct bottleneck *b, uint32_t l, uint32_t at)
 {
     struct link *k = &b->links[l];
-    struct held last = k->held[--k->n_held];
+    struct held last = k->held[k->n_held - 1];
 
+    sum_add(&k->own, -b->flows[k->held[at].slot].weight);
+    k->n_held--;
     if (at < k->n_held)
         sift(b, k, at, last);
     note(b, l);

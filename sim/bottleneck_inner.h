@@ -12,22 +12,44 @@
 
 static const double SAME = 1e-12; /* relative: levels, and sums, that differ by rounding at most */
 
+/* A sum of weights that come and go: what each addition rounds off is kept (D. Knuth's TwoSum), lest a heavy flow take
+ * the digits of light ones with it. Sums of small whole numbers are exact in `main` alone. */
+struct sum {
+    double main, rest;
+};
+
+static inline void sum_add(struct sum *s, double x)
+{
+    double before = s->main, added;
+
+    s->main += x;
+    added = s->main - before;
+    s->rest += (before - (s->main - added)) + (x - added);
+}
+
+static inline double sum_of(const struct sum *s)
+{
+    return s->main + s->rest;
+}
+
 struct user {
     uint32_t slot, holder;
+    double weight;
 };
 
 struct held { /* heap order */
     double end;
     uint32_t slot;
-    float slack; /* units: with no more left it is done */
+    float slack; /* units over weight: with no more left it is done */
 };
 
 enum state { CLEAN, MARKED, QUEUED };
 
-/* A list of (link, how often). */
+/* A list of (link, how often, of what weight). */
 struct tally {
     uint32_t link;
     int32_t n;
+    struct sum weight;
 };
 
 struct tallies {
@@ -40,7 +62,7 @@ enum { FROM = 1, TO = 2 }; /* tallies that are kept up to date */
 
 struct link { /* what is needed most often comes first, in 64 bytes */
     double capacity;
-    double clock; /* units that a flow held since it was 0 has moved, at since_ps */
+    double clock; /* units that a flow of weight 1 held since it was 0 has moved, at since_ps */
     int64_t since_ps;
     double
         promise; /* 0: loud. Quiet: no user is faster, and if all were as fast it would not be overfull */
@@ -50,6 +72,8 @@ struct link { /* what is needed most often comes first, in 64 bytes */
     uint32_t n_users, n_held, n_fresh;
     bool noted;        /* in the list of those whose next end is to be found */
     uint32_t n_joined; /* since the clock was 0 */
+    struct sum all;    /* weights of its users */
+    struct sum own;    /* weights of those that it holds, and of fresh ones */
     size_t users_cap, held_cap;
     struct tallies from; /* other links that hold its users */
     struct tallies to;   /* other loud links of the flows that it holds */
@@ -74,14 +98,16 @@ struct hop {
 
 struct flow {
     uint32_t id, holder, at_held;
-    double work;
+    double weight;
+    double work; /* units over weight */
 };
 
 struct bottleneck {
     uint32_t n_links, max_path;
     struct link *links;      /* owned, as all below, [n_links] */
     struct carried *carried; /* [n_links] */
-    double *level;      /* [n_links + 1] 0: holds no one; the last is the holder of fresh flows */
+    double *
+        level; /* [n_links + 1] rate over weight of those that it holds; 0: holds no one; the last is the holder of fresh flows */
     uint8_t *kept;      /* [n_links] FROM, TO */
     uint8_t *state;     /* [n_links] enum state */
     struct flow *flows; /* [n_slots] */
@@ -104,6 +130,8 @@ struct bottleneck {
     struct keyheap ends; /* links by the time of their next end */
     uint32_t *ended;     /* slots, then ids */
     size_t ended_cap;
+    double
+        lost; /* of a capacity, when what its users take is added up; 0: all weights are 1 so far */
     int64_t now_ps;
     uint64_t
         n_carried;   /* what the levels that changed have cost since the last look at all links */
@@ -151,7 +179,7 @@ static inline void tick(struct bottleneck *b, uint32_t l)
     k->since_ps = b->now_ps;
 }
 
-/* What the users of link l take that others hold, one by one, and the fastest of them. Two at a time: sums are chains
+/* What the users of link l take that others hold, one by one, and the highest of their levels. Two at a time: sums are chains
  * of additions, each of which waits for the one before. */
 static inline double add_up(const struct bottleneck *b, uint32_t l, double *top)
 {
@@ -163,13 +191,13 @@ static inline double add_up(const struct bottleneck *b, uint32_t l, double *top)
     for (; u + 1 < end; u += 2) {
         x = level[u[0].holder];
         y = level[u[1].holder];
-        sum0 += x;
-        sum1 += y;
+        sum0 += x * u[0].weight;
+        sum1 += y * u[1].weight;
         top0 = x > top0 ? x : top0;
         top1 = y > top1 ? y : top1;
     }
     x = u < end ? level[u->holder] : 0;
-    sum0 += x;
+    sum0 += u < end ? x * u->weight : 0;
     top0 = x > top0 ? x : top0;
     level[l] = own;
     *top = top0 > top1 ? top0 : top1;
@@ -178,7 +206,7 @@ static inline double add_up(const struct bottleneck *b, uint32_t l, double *top)
 
 /* sim/bottleneck_clock.c */
 
-/* Link l, whose clock shows now, holds the flow, of which so much is left. */
+/* Link l, whose clock shows now, holds the flow, of which so much (units over weight) is left. */
 void bottleneck_hold(struct bottleneck *b, uint32_t l, uint32_t slot, double left);
 /* It holds no longer what stands at that place of its heap; its clock may show anything. */
 void bottleneck_unhold(struct bottleneck *b, uint32_t l, uint32_t at);
@@ -195,13 +223,13 @@ enum {
 /* The same for many users, and for the links of many flows that a link holds, whose level changes. */
 double bottleneck_others(struct bottleneck *b, uint32_t l, double *top);
 void bottleneck_shift(struct bottleneck *b, uint32_t l, double more);
-void bottleneck_count(struct bottleneck *b, uint32_t h, uint32_t l, int32_t n);
+void bottleneck_count(struct bottleneck *b, uint32_t h, uint32_t l, int32_t n, double weight);
 
 /* A flow over link l that link h holds has come, n = 1, or is gone, -1. */
-static inline void count(struct bottleneck *b, uint32_t h, uint32_t l, int32_t n)
+static inline void count(struct bottleneck *b, uint32_t h, uint32_t l, int32_t n, double weight)
 {
     if ((b->kept[h] & TO) || (b->kept[l] & FROM))
-        bottleneck_count(b, h, l, n);
+        bottleneck_count(b, h, l, n, weight);
 }
 
 /* Link l is no longer quiet, if it was. */

@@ -17,7 +17,7 @@ static const double ROOM = 1.25; /* a link that could take so much more may beco
 
 /* Tallies. */
 
-static void tally_add(struct tallies *t, uint32_t link, int32_t n)
+static void tally_add(struct tallies *t, uint32_t link, int32_t n, double weight)
 {
     uint32_t i;
 
@@ -28,6 +28,7 @@ static void tally_add(struct tallies *t, uint32_t link, int32_t n)
         t->at[t->n++] = (struct tally){.link = link};
     }
     t->at[i].n += n;
+    sum_add(&t->at[i].weight, n * weight);
     if (!t->at[i].n)
         t->at[i] = t->at[--t->n];
 }
@@ -40,7 +41,7 @@ static void build_from(struct bottleneck *b, uint32_t l)
     k->from.n = 0;
     for (i = 0; i < k->n_users; i++)
         if (k->users[i].holder != l && k->users[i].holder != b->n_links)
-            tally_add(&k->from, k->users[i].holder, 1);
+            tally_add(&k->from, k->users[i].holder, 1, k->users[i].weight);
     b->kept[l] |= FROM;
 }
 
@@ -54,16 +55,16 @@ static void build_to(struct bottleneck *b, uint32_t l)
     for (i = 0; i < k->n_held; i++)
         for (p = path_of(b, k->held[i].slot); p->link != b->n_links; p++)
             if (p->link != l && !(b->links[p->link].promise > 0))
-                tally_add(&k->to, p->link, 1);
+                tally_add(&k->to, p->link, 1, b->flows[k->held[i].slot].weight);
     b->kept[l] |= TO;
 }
 
-void bottleneck_count(struct bottleneck *b, uint32_t h, uint32_t l, int32_t n)
+void bottleneck_count(struct bottleneck *b, uint32_t h, uint32_t l, int32_t n, double weight)
 {
     if ((b->kept[h] & TO) && !(b->links[l].promise > 0))
-        tally_add(&b->links[h].to, l, n);
+        tally_add(&b->links[h].to, l, n, weight);
     if (b->kept[l] & FROM)
-        tally_add(&b->links[l].from, h, n);
+        tally_add(&b->links[l].from, h, n, weight);
 }
 
 double bottleneck_others(struct bottleneck *b, uint32_t l, double *top)
@@ -76,7 +77,7 @@ double bottleneck_others(struct bottleneck *b, uint32_t l, double *top)
     t = b->links[l].from.at;
     for (end = t + b->links[l].from.n; t < end; t++) {
         x = b->level[t->link];
-        sum += x * t->n;
+        sum += x * sum_of(&t->weight);
         most = x > most ? x : most;
     }
     *top = most;
@@ -91,7 +92,7 @@ void bottleneck_shift(struct bottleneck *b, uint32_t l, double more)
         build_to(b, l);
     b->n_carried += t->n;
     for (uint32_t i = 0; i < t->n; i++)
-        carry(b, t->at[i].link, more * t->at[i].n);
+        carry(b, t->at[i].link, more * sum_of(&t->at[i].weight));
 }
 
 /* Quiet links. */
@@ -109,7 +110,7 @@ void bottleneck_wake(struct bottleneck *b, uint32_t l)
     b->carried[l].other = add_up(b, l, &top);
     for (i = 0; i < k->n_users; i++)
         if (k->users[i].holder != b->n_links && (b->kept[k->users[i].holder] & TO))
-            tally_add(&b->links[k->users[i].holder].to, l, 1);
+            tally_add(&b->links[k->users[i].holder].to, l, 1, k->users[i].weight);
     carry(b, l, 0);
 }
 
@@ -124,7 +125,7 @@ static void set_promise(struct bottleneck *b, uint32_t l, double promise)
         h = &b->links[k->users[i].holder];
         h->bound = promise < h->bound ? promise : h->bound;
         if ((b->kept[k->users[i].holder] & TO) && !(k->promise > 0))
-            tally_add(&h->to, l, -1);
+            tally_add(&h->to, l, -1, k->users[i].weight);
     }
     k->promise = promise;
     b->carried[l].limit = INFINITY;
@@ -132,7 +133,7 @@ static void set_promise(struct bottleneck *b, uint32_t l, double promise)
 
 void bottleneck_promise(struct bottleneck *b, uint32_t l, double level)
 {
-    double fair = b->links[l].capacity / b->links[l].n_users, top;
+    double fair = b->links[l].capacity / sum_of(&b->links[l].all), top;
 
     add_up(b, l, &top);
     if (top <= fair && level <= fair)
@@ -172,8 +173,8 @@ void bottleneck_look_around(struct bottleneck *b)
         if (!k->n_users || k->promise > 0)
             continue;
         b->carried[l].other = add_up(b, l, &top);
-        if (k->n_held || top * k->n_users * ROOM > k->capacity)
+        if (k->n_held || top * sum_of(&k->all) * ROOM > k->capacity)
             continue;
-        set_promise(b, l, k->capacity / k->n_users);
+        set_promise(b, l, k->capacity / sum_of(&k->all));
     }
 }

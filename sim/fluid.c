@@ -70,7 +70,8 @@ struct fluid {
     struct edge *edges;
     size_t edges_cap;
     uint32_t n_edges;
-    uint32_t longest;         /* path of a flow */
+    uint32_t longest; /* path of a flow */
+    double lightest, heaviest;
     bool flows_only;          /* so far */
     struct bottleneck *flows; /* while running flows only; otherwise NULL, and the next few serve */
     struct maxmin *shares;
@@ -91,6 +92,7 @@ struct fluid *fluid_new(void)
     struct fluid *f = MEM_NEW(struct fluid, 1);
 
     f->flows_only = true;
+    f->lightest = INFINITY;
     f->shares = maxmin_new();
     queue_init(&f->starts);
     keyheap_init(&f->ends);
@@ -193,7 +195,8 @@ static void check_uses(const struct fluid *f, const struct fluid_activity *a)
 /* Is it a flow, each instance of whose path carries as much as it moves? */
 static void note_path(struct fluid *f, const struct fluid_activity *a)
 {
-    bool flow = !(a->cap > 0) && (a->weight == 0 || a->weight == 1);
+    double weight = a->weight > 0 ? a->weight : 1;
+    bool flow = !(a->cap > 0);
     uint32_t n = 0, i, j;
 
     if (!(a->work > 0) || !f->flows_only)
@@ -207,6 +210,8 @@ static void note_path(struct fluid *f, const struct fluid_activity *a)
     }
     f->flows_only = flow && n <= MAX_PATH;
     f->longest = n > f->longest ? n : f->longest;
+    f->lightest = fmin(f->lightest, weight);
+    f->heaviest = fmax(f->heaviest, weight);
 }
 
 uint32_t fluid_add(struct fluid *f, const struct fluid_activity *a, int64_t not_before_ps)
@@ -297,7 +302,7 @@ static int start_flow(struct fluid *f, uint32_t id, int64_t now_ps, struct err *
                 path[n++] = f->kinds[a->uses[i].kind].first + a->uses[i].only[j].instance;
     if (!n)
         return finish(f, id, now_ps, e);
-    bottleneck_start(f->flows, id, path, n, a->work);
+    bottleneck_start(f->flows, id, path, n, a->work, a->weight);
     return 0;
 }
 
@@ -513,7 +518,7 @@ static struct bottleneck *flows_new(struct fluid *f)
 
     for (i = 0; i < f->n_kinds; n += f->kinds[i++].n)
         f->kinds[i].first = (uint32_t)n;
-    if (!f->flows_only || n > MAX_LINKS)
+    if (!f->flows_only || n > MAX_LINKS || f->heaviest > BOTTLENECK_WEIGHTS * f->lightest)
         return NULL;
     b = bottleneck_new((uint32_t)n, f->longest);
     for (i = 0; i < f->n_kinds; i++)

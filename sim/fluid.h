@@ -16,8 +16,8 @@
  * that one activity with `every` and n activities with one `only` each give the same bits (sim/maxmin.h).
  *
  * Where all activities of a run are plain flows (each instance that one uses carries as much as it moves: `only` of
- * amount 1; no cap, weight 1) and no path is longer than 16, shares are kept per link and progress in virtual time
- * (sim/bottleneck.h): the same rates and times but for rounding, and many times as fast where flows meet often.
+ * amount 1; no cap; weights within a factor of 10^6) and no path is longer than 16, shares are kept per link and progress in virtual
+ * time (sim/bottleneck.h): the same rates and times but for rounding, and many times as fast where flows meet often.
  *
  * All that ends or starts at one instant is taken together before shares are computed again, and only what a change
  * can reach gets a new rate. Progress is brought up to date when a rate changes, not otherwise: an activity that

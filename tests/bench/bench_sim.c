@@ -1,4 +1,4 @@
-/* bench_sim [NAME] - how fast the simulator is, on one core. All rows, or those whose name contains NAME. About 80 s.
+/* bench_sim [NAME] - how fast the simulator is, on one core. All rows, or those whose name contains NAME. About 2 minutes.
  *
  * Engine: flow completions (activities for the step rows) per second of processor time, building excluded; the best of
  * up to five. Rows of flows run once more the general way (sim/maxmin.h instead of sim/bottleneck.h), for comparison. RSS is the peak of a process of its own that builds and runs the row once, minus the peak of one that does
@@ -24,6 +24,7 @@ struct load {
     struct fluid *f;
     struct arena a;
     uint32_t n; /* activities */
+    bool weighted;
 };
 
 static uint64_t rng_state;
@@ -71,11 +72,13 @@ static struct fluid_use *path(struct load *l, uint32_t src, uint32_t dst, uint32
     return u;
 }
 
-/* A flow of 64 KiB to 64 MiB, log-uniform. */
+/* A flow of 64 KiB to 64 MiB, log-uniform; of weight 1, or 0.1 to 10 in no order, log-uniform. */
 static uint32_t flow(struct load *l, uint32_t src, uint32_t dst)
 {
     struct fluid_activity a = {.work = log_uniform(65536, 67108864)};
 
+    if (l->weighted)
+        a.weight = 0.1 * pow(100, l->n * 617 % 1000 / 1e3);
     a.uses = path(l, src, dst, &a.n_uses);
     l->n++;
     return fluid_add(l->f, &a, 0);
@@ -120,6 +123,18 @@ static void at_once_1(struct load *l)
 static void at_once_2(struct load *l)
 {
     permutations(l, 8, 2, true);
+}
+
+static void permutations_2_weighted(struct load *l)
+{
+    l->weighted = true;
+    permutations_2(l);
+}
+
+static void at_once_2_weighted(struct load *l)
+{
+    l->weighted = true;
+    at_once_2(l);
 }
 
 /* 64 senders to each of 16 receivers, again and again: whoever is done goes on to its next receiver. */
@@ -277,8 +292,10 @@ static const struct row {
     {"64 permutations, spine 1:1", permutations_1, true, true},
     {"64-way incast", incast, true, true},
     {"64 permutations, spine 2:1", permutations_2, true, true},
+    {"64 permutations, 2:1, weights", permutations_2_weighted, true, false},
     {"8 permutations at once, 1:1", at_once_1, true, true},
     {"8 permutations at once, 2:1", at_once_2, true, true},
+    {"8 permutations at once, 2:1, weights", at_once_2_weighted, true, false},
     {"128 64-way incasts at once", incast_at_once, true, true},
     {"ring all-gather, 64 ranks", ring_64, true, false},
     {"ring all-gather, 256 ranks", ring_256, true, false},
