@@ -333,21 +333,28 @@ int coll_tables_read(const struct json_at *top, const char *cluster, bool always
 
 int coll_table_predict(struct coll_table *t, struct err *e)
 {
-    struct call call = t->call;
+    struct call_time *out;
+    uint64_t *n_bytes;
+    int status = 0;
 
-    for (size_t i = 0; i < t->n_rows && !t->skipped; i++) {
-        struct call_time out;
-
-        call.n_bytes = t->rows[i].n_bytes;
-        if (call_times(&t->cluster, &call, 1, &out, e)) {
-            if (e->code != ERR_UNSUPPORTED)
-                return err_prefix(e, "table '%s'", t->id);
-            snprintf(t->why, sizeof(t->why), "%.190s", e->msg);
-            t->skipped = t->why;
-            return 0;
+    if (t->skipped)
+        return 0;
+    out = MEM_NEW(struct call_time, t->n_rows);
+    n_bytes = MEM_NEW(uint64_t, t->n_rows);
+    for (size_t i = 0; i < t->n_rows; i++)
+        n_bytes[i] = t->rows[i].n_bytes;
+    if (!call_sizes(&t->cluster, &t->call, n_bytes, (uint32_t)t->n_rows, out, e)) {
+        for (size_t i = 0; i < t->n_rows; i++) {
+            t->rows[i].predicted_us = (double)out[i].alone_ps / 1e6;
+            t->rows[i].nccl = out[i].nccl;
         }
-        t->rows[i].predicted_us = (double)out.alone_ps / 1e6;
-        t->rows[i].nccl = out.nccl;
+    } else if (e->code == ERR_UNSUPPORTED) {
+        snprintf(t->why, sizeof(t->why), "%.190s", e->msg);
+        t->skipped = t->why;
+    } else {
+        status = err_prefix(e, "table '%s'", t->id);
     }
-    return 0;
+    mem_free(out);
+    mem_free(n_bytes);
+    return status;
 }

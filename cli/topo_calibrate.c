@@ -5,6 +5,7 @@
 #include "cli/topo.h"
 
 #include "cli/coll_tables.h"
+#include "cli/progress.h"
 #include "cli/score.h"
 #include "core/leastsq.h"
 
@@ -343,7 +344,8 @@ static struct score report_tables(const struct fitting *f, const char *suffix, s
 
 /* Each table predicted by a fit to all others. */
 static int leave_one_out(const struct fitting *f, const struct cluster *before, struct arena *a,
-                         struct table *t, struct errors *errors, struct err *e)
+                         struct table *t, struct errors *errors, struct progress *done,
+                         struct err *e)
 {
     struct leastsq_param p[N_TUNABLES];
     struct score all = {0};
@@ -359,6 +361,7 @@ static int leave_one_out(const struct fitting *f, const struct cluster *before, 
             continue;
         one.c = &c;
         one.without = i;
+        progress_next(done, arena_printf(a, "without %s", f->tables[i].id));
         find_free(&one);
         if (fit(&one, p, e))
             return -1;
@@ -425,8 +428,11 @@ int topo_calibrate(const struct topo_calibration *k, struct cluster *c, struct a
     struct fitting f = {.c = c, .without = SIZE_MAX};
     struct leastsq_param p[N_TUNABLES];
     struct errors errors = {0};
+    struct progress done;
     struct cluster before;
     struct score all, was;
+    size_t n_fits = 1;
+    int status;
 
     if (read_files(k, &f, a, e))
         return -1;
@@ -436,6 +442,10 @@ int topo_calibrate(const struct topo_calibration *k, struct cluster *c, struct a
     predict(&f);
     all = report_tables(&f, ", before", a, scores);
     score_row(scores, "all, before", &all, true);
+    for (size_t i = 0; i < f.n_tables && k->leave_one_out; i++)
+        n_fits += !f.tables[i].skipped;
+    progress_begin(&done, "fit", n_fits);
+    progress_next(&done, "all tables");
     find_free(&f);
     if (fit(&f, p, e))
         return -1;
@@ -450,7 +460,9 @@ int topo_calibrate(const struct topo_calibration *k, struct cluster *c, struct a
             all.sum_abs[SCORE_ALL] / (double)all.n[SCORE_ALL],
             was.sum_abs[SCORE_ALL] / (double)was.n[SCORE_ALL]);
     score_row(scores, "all, fitted", &all, true);
-    if (k->leave_one_out ? leave_one_out(&f, &before, a, scores, &errors, e) : 0)
+    status = k->leave_one_out ? leave_one_out(&f, &before, a, scores, &errors, &done, e) : 0;
+    progress_end(&done);
+    if (status)
         return -1;
     for (size_t i = 0; i < f.n_tables && !k->leave_one_out; i++)
         errors_add(&errors, &f.tables[i]);

@@ -83,7 +83,9 @@ static void program_of(const struct cluster *domains, const struct call *calls, 
     p->segment_tables = ARENA_NEW(a, struct segment_table, n);
     for (uint32_t i = 0; i < n; i++) {
         p->segment_tables[i] = segments_of(&calls[i], a);
-        p->groups[i] = group_of(&calls[i], p->world, a);
+        p->groups[i] = i && calls[i].ranks == calls[0].ranks && calls[i].n_ranks == calls[0].n_ranks
+                           ? p->groups[0]
+                           : group_of(&calls[i], p->world, a);
         p->ops[i] = (struct op){.id = i,
                                 .kind = OP_COLLECTIVE,
                                 .loop = PROGRAM_NONE,
@@ -95,6 +97,55 @@ static void program_of(const struct cluster *domains, const struct call *calls, 
                                          .piece_bytes = calls[i].piece_bytes,
                                          .wire = DTYPE_BF16}};
     }
+}
+
+/* The i-th call of a program on its own. */
+static int call_get(struct coll_cache *k, const struct call *call, uint32_t i,
+                    struct call_time *out, const struct coll_activity **x, struct err *e)
+{
+    const struct instance at = {.op = i};
+
+    *x = coll_get(k, &k->p->ops[i], &at, call->algo);
+    if (!(*x)->possible)
+        return err_set(e, ERR_UNSUPPORTED,
+                       "this version has no %s over %u ranks here with this algorithm and protocol",
+                       coll_kind_name(call->kind), call->n_ranks);
+    *out = (struct call_time){.alone_ps = (*x)->alone_ps, .nccl = (*x)->nccl, .algo = (*x)->algo};
+    return 0;
+}
+
+int call_sizes(const struct cluster *c, const struct call *call, const uint64_t *n_bytes,
+               uint32_t n, struct call_time *out, struct err *e)
+{
+    struct cluster domains = cluster_by_domain(c);
+    const struct coll_activity *x;
+    struct coll_cache cache;
+    struct fabric fabric;
+    struct program p;
+    struct call *calls;
+    struct arena a;
+    int status = check(c, call, e);
+
+    if (status || !n)
+        return status;
+    arena_init(&a);
+    calls = ARENA_NEW(&a, struct call, n);
+    for (uint32_t i = 0; i < n; i++) {
+        calls[i] = *call;
+        calls[i].n_bytes = n_bytes[i];
+    }
+    program_of(&domains, calls, n, &a, &p);
+    status = fabric_init(&fabric, &domains, p.world, NULL, &a, e);
+    if (!status) {
+        coll_cache_init(&cache, &p, &domains, &call->nccl);
+        for (uint32_t i = 0; i < n && !status; i++)
+            status = call_get(&cache, &calls[i], i, &out[i], &x, e);
+        for (uint32_t i = 0; i < n && !status; i++)
+            out[i].end_ps = out[i].alone_ps;
+        coll_cache_release(&cache);
+    }
+    arena_release(&a);
+    return status;
 }
 
 int call_times(const struct cluster *c, const struct call *calls, uint32_t n, struct call_time *out,
@@ -120,18 +171,11 @@ int call_times(const struct cluster *c, const struct call *calls, uint32_t n, st
     coll_make_kinds(f, &fabric);
     for (uint32_t i = 0; i < n; i++) {
         const struct coll_activity *x;
-        struct instance at = {.op = i};
 
         coll_cache_init(&caches[i], &p, &domains, &calls[i].nccl);
-        x = coll_get(&caches[i], &p.ops[i], &at, calls[i].algo);
-        if (!x->possible) {
-            status = err_set(
-                e, ERR_UNSUPPORTED,
-                "this version has no %s over %u ranks here with this algorithm and protocol",
-                coll_kind_name(calls[i].kind), calls[i].n_ranks);
+        status = call_get(&caches[i], &calls[i], i, &out[i], &x, e);
+        if (status)
             goto out;
-        }
-        out[i] = (struct call_time){.alone_ps = x->alone_ps, .nccl = x->nccl, .algo = x->algo};
         fluid_add(f, &x->activity, 0);
     }
     status = fluid_run(f, e);

@@ -31,6 +31,11 @@ struct call_time {
 int call_times(const struct cluster *c, const struct call *calls, uint32_t n, struct call_time *out,
                struct err *e);
 
+/* The same call of n sizes (call->n_bytes is not read), each alone: out[n], end_ps as alone_ps. One fabric for all and no
+ * engine, so a table costs hardly more than what NCCL chooses for each size. Errors as above. */
+int call_sizes(const struct cluster *c, const struct call *call, const uint64_t *n_bytes,
+               uint32_t n, struct call_time *out, struct err *e);
+
 /* nccl-tests' busbw / algbw of a kind over n ranks: 2(n-1)/n of all-reduce, (n-1)/n of all-gather, reduce-scatter and all-to-all,
  * else 1 (NVIDIA nccl-tests, doc/PERFORMANCE.md). */
 double call_bus_factor(enum coll_kind kind, uint32_t n);

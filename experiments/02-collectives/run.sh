@@ -1,5 +1,5 @@
 #!/bin/sh
-# Predicts the tables of measured/, fits the constants with each table left out, draws the errors. About a minute.
+# Predicts the tables of measured/, fits the constants with each table left out, draws the errors. About ten seconds.
 here=$(cd "$(dirname "$0")" && pwd) && cd "$here/../.." && . experiments/common.sh || exit 1
 set -e
 m=experiments/02-collectives/measured

@@ -306,10 +306,45 @@ START_TEST(bus_bandwidth_has_the_factors_of_nccl_tests)
 }
 END_TEST
 
-SUITE_MAIN("sim/call", a_list_of_all_ranks_is_the_world, four_of_eight_gpus_are_a_ring_of_four,
-           a_rail_has_one_nic, the_node_with_the_fewest_nics_limits_a_ring,
-           a_shift_crosses_nodes_by_one_nic, calls_at_once_share_links_and_only_links,
-           on_a_shared_link_bytes_go_by_channels, a_nic_is_shared_by_the_channels_that_pass_it,
+/* Every kind over one and two nodes, of all sizes together and one by one; the last a group of some ranks. */
+START_TEST(sizes_of_one_call_are_calls_one_by_one)
+{
+    enum { N = 25 };
+    uint32_t some[] = {1, 3, 6};
+    uint64_t n_bytes[N];
+    struct call_time together[N], one;
+
+    for (uint32_t i = 0; i < N; i++)
+        n_bytes[i] = UINT64_C(24) << i;
+    for (uint32_t nodes = 1; nodes <= 2; nodes++) {
+        load("dgx-a100", nodes);
+        for (int k = 0; k < COLL_RECV; k++)
+            for (int listed = 0; listed < 2; listed++) {
+                struct call c = {.kind = (enum coll_kind)k,
+                                 .n_ranks = listed ? 3 : 8 * nodes,
+                                 .ranks = listed ? some : NULL,
+                                 .n_owners = 2,
+                                 .nccl.out_of_place = k % 2};
+
+                ck_assert_int_eq(call_sizes(&cl, &c, n_bytes, N, together, &err), 0);
+                for (uint32_t i = 0; i < N; i++) {
+                    c.n_bytes = n_bytes[i];
+                    ck_assert_int_eq(call_times(&cl, &c, 1, &one, &err), 0);
+                    ck_assert(one.alone_ps == together[i].alone_ps && one.algo == together[i].algo);
+                    ck_assert(one.nccl.algo == together[i].nccl.algo &&
+                              one.nccl.protocol == together[i].nccl.protocol);
+                }
+            }
+        arena_release(&arena);
+    }
+}
+END_TEST
+
+SUITE_MAIN("sim/call", sizes_of_one_call_are_calls_one_by_one, a_list_of_all_ranks_is_the_world,
+           four_of_eight_gpus_are_a_ring_of_four, a_rail_has_one_nic,
+           the_node_with_the_fewest_nics_limits_a_ring, a_shift_crosses_nodes_by_one_nic,
+           calls_at_once_share_links_and_only_links, on_a_shared_link_bytes_go_by_channels,
+           a_nic_is_shared_by_the_channels_that_pass_it,
            a_fan_out_over_rails_takes_a_ninth_part_on_none, more_owners_send_directly_in_less_time,
            groups_that_cannot_be_are_refused, an_algorithm_that_nccl_does_not_have_is_refused,
            bus_bandwidth_has_the_factors_of_nccl_tests)
