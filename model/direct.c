@@ -80,17 +80,17 @@ static void everyone(struct walk *w, const uint64_t *own)
 /* Each root to the member in its place of every other node; a place beyond a smaller node's members wraps. */
 static void places(struct walk *w, const uint64_t *own)
 {
-    uint32_t most = 0, n = w->g->n_members;
+    uint32_t most = 0, n = w->g->n_members, *runs = MEM_NEW(uint32_t, n);
 
-    for (uint32_t k = 0, on; k < n; k += on) {
-        on = run_of(w, k);
-        most = on > most ? on : most;
+    for (uint32_t k = 0; k < n; k += runs[k]) {
+        runs[k] = run_of(w, k);
+        most = runs[k] > most ? runs[k] : most;
     }
     for (uint32_t q = 0; q < most; q++) {
         uint32_t n_roots = 0, n_others = 0;
 
         for (uint32_t k = 0, on; k < n; k += on) {
-            on = run_of(w, k);
+            on = runs[k];
             if (q < on && own[k + q])
                 w->roots[n_roots++] = (struct direct_end){member(w, k + q), own[k + q]};
             w->others[n_others++] = (struct direct_end){member(w, k + q % on), 1};
@@ -98,6 +98,7 @@ static void places(struct walk *w, const uint64_t *own)
         if (n_roots)
             emit(w, n_roots, n_others);
     }
+    mem_free(runs);
 }
 
 static void segments(struct walk *w, const struct collective *k, uint32_t unit, enum coll_algo algo)

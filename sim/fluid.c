@@ -1,6 +1,7 @@
 #include "sim/fluid.h"
 
 #include "sim/bottleneck.h"
+#include "sim/fold.h"
 #include "sim/keyheap.h"
 #include "sim/maxmin.h"
 #include "sim/queue.h"
@@ -74,6 +75,7 @@ struct fluid {
     double lightest, heaviest;
     bool flows_only;          /* so far */
     struct bottleneck *flows; /* while running flows only; otherwise NULL, and the next few serve */
+    struct fold *fold;        /* or NULL: no list is long */
     struct maxmin *shares;
     struct progress *progress; /* [slots] */
     size_t progress_cap;
@@ -116,6 +118,7 @@ void fluid_free(struct fluid *f)
     mem_free(f->progress);
     mem_free(f->batch);
     bottleneck_free(f->flows);
+    fold_free(f->fold);
     maxmin_free(f->shares);
     queue_release(&f->starts);
     keyheap_release(&f->ends);
@@ -134,7 +137,6 @@ uint32_t fluid_kind(struct fluid *f, const char *name, uint32_t n, double capaci
     *k = (struct kind){.n = n, .capacity = capacity, .any_zero = capacity == 0};
     k->name = mem_alloc(strlen(name) + 1, 1);
     strcpy(k->name, name);
-    BUG_ON(maxmin_kind(f->shares, n, capacity) != f->n_kinds);
     return f->n_kinds++;
 }
 
@@ -171,7 +173,6 @@ void fluid_capacity(struct fluid *f, uint32_t kind, uint32_t instance, double ca
     BUG_ON(!(capacity >= 0) || isinf(capacity));
     note_own(&f->kinds[kind], instance, capacity);
     f->kinds[kind].any_zero |= capacity == 0;
-    maxmin_capacity(f->shares, kind, instance, capacity);
 }
 
 static void check_uses(const struct fluid *f, const struct fluid_activity *a)
@@ -527,6 +528,55 @@ static struct bottleneck *flows_new(struct fluid *f)
     return b;
 }
 
+static bool any_long_list(const struct fluid *f)
+{
+    const struct activity *a;
+    uint32_t i, j;
+
+    for (i = 0; i < f->n_activities; i++)
+        for (a = &f->activities[i], j = 0; j < a->n_uses; j++)
+            if (a->uses[j].n_only >= FOLD_LONG)
+                return true;
+    return false;
+}
+
+/* From here on activities use classes of instances. */
+static void fold(struct fluid *f)
+{
+    uint32_t *n = MEM_NEW(uint32_t, f->n_kinds), i, j;
+
+    for (i = 0; i < f->n_kinds; i++)
+        n[i] = f->kinds[i].n;
+    f->fold = fold_new(n, f->n_kinds);
+    mem_free(n);
+    for (i = 0; i < f->n_kinds; i++)
+        for (j = 0; j < f->kinds[i].n_own; j++)
+            fold_capacity(f->fold, i, f->kinds[i].own[j].instance, f->kinds[i].own[j].capacity);
+    for (i = 0; i < f->n_activities; i++)
+        fold_note(f->fold, f->activities[i].uses, f->activities[i].n_uses);
+    fold_close(f->fold);
+    for (i = 0; i < f->n_activities; i++)
+        f->activities[i].uses = fold_uses(f->fold, f->activities[i].uses);
+}
+
+static void make_shares(struct fluid *f)
+{
+    const struct own *own;
+    uint32_t i, j;
+
+    if (any_long_list(f))
+        fold(f);
+    for (i = 0; i < f->n_kinds; i++)
+        maxmin_kind(f->shares, f->fold ? fold_n(f->fold, i) : f->kinds[i].n, f->kinds[i].capacity);
+    for (i = 0; i < f->n_kinds; i++)
+        for (j = 0; j < f->kinds[i].n_own; j++) {
+            own = &f->kinds[i].own[j];
+            maxmin_capacity(f->shares, i,
+                            f->fold ? fold_class(f->fold, i, own->instance) : own->instance,
+                            own->capacity);
+        }
+}
+
 static int64_t next_end_ps(const struct fluid *f)
 {
     if (f->flows)
@@ -544,7 +594,14 @@ int fluid_run(struct fluid *f, struct err *e)
     f->ran = true;
     if (check_capacities(f, e))
         return -1;
+    for (i = 0; i < f->n_activities; i++) {
+        a = &f->activities[i];
+        for (j = 0; j < a->n_uses; j++)
+            add_up_use(&f->kinds[a->uses[j].kind], &a->uses[j], a->work);
+    }
     f->flows = flows_new(f);
+    if (!f->flows)
+        make_shares(f);
     for (i = 0; i < f->n_activities; i++)
         if (f->activities[i].n_waits == 0 && schedule(f, i, e))
             return -1;
@@ -559,11 +616,6 @@ int fluid_run(struct fluid *f, struct err *e)
     }
     if (f->n_ended < f->n_activities)
         return refuse_circle(f, e);
-    for (i = 0; i < f->n_activities; i++) {
-        a = &f->activities[i];
-        for (j = 0; j < a->n_uses; j++)
-            add_up_use(&f->kinds[a->uses[j].kind], &a->uses[j], a->work);
-    }
     return 0;
 }
 

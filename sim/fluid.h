@@ -27,6 +27,8 @@
  * is left with a relative 1e-12 of its work at a change of its rate is done. In virtual time the last digits of a clock
  * are forgiven too.
  *
+ * Instances that all activities of a run use alike are one (sim/fold.h).
+ *
  * Cost: an activity costs the instances that its uses touch (named by `only`, or singled out by the `only` of another
  * activity that runs or by fluid_capacity(), in a kind that it uses with `every`), never the instances of a kind.
  */

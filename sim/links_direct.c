@@ -180,11 +180,13 @@ void links_direct(const struct coll_cache *k, const struct op *o, const struct i
     for (int r = RESOURCE_NVLINK_TX; r < RESOURCE_N; r++)
         if (coll_is_there(f, (enum sim_resource)r))
             t.bytes[r] = MEM_NEW(uint64_t, coll_instances(f, (enum sim_resource)r));
-    for (uint32_t r = 0; r < k->p->world; r++) {
-        struct traffic_bytes b = traffic_get(traffic, r);
+    for (uint32_t r = 0, at = 0; r < k->p->world; r++) {
+        const struct traffic_bytes *b = at < traffic->n_only && traffic->only[at].rank == r
+                                            ? &traffic->only[at++].bytes
+                                            : &traffic->every;
 
-        put(&t, RESOURCE_NVLINK_TX, r, b.sent_intra);
-        put(&t, RESOURCE_NVLINK_RX, r, b.recv_intra);
+        put(&t, RESOURCE_NVLINK_TX, r, b->sent_intra);
+        put(&t, RESOURCE_NVLINK_RX, r, b->recv_intra);
     }
     direct_flows(k->p, o, i, algo, product, &t);
     for (int r = RESOURCE_NVLINK_TX; r < RESOURCE_N; r++) {

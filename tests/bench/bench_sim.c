@@ -404,7 +404,8 @@ static void engine(const char *only)
 /* ---- folded steps ---- */
 
 /* Processor seconds and peak MB of one run of `ballast sim`; its output is thrown away. */
-static double run_sim(const char *program, const char *layout, const char *nodes, double *MB)
+static double run_sim(const char *program, const char *layout, const char *gather,
+                      const char *nodes, double *MB)
 {
     struct rusage use;
     int status;
@@ -414,7 +415,7 @@ static double run_sim(const char *program, const char *layout, const char *nodes
         if (!freopen("/dev/null", "w", stdout))
             _exit(127);
         execl(program, "ballast", "sim", "llama-3.1-70b", "--cluster", "dgx-a100", "--nodes", nodes,
-              "--layout", layout, (char *)NULL);
+              "--layout", layout, gather ? "--gather" : NULL, gather, (char *)NULL);
         _exit(127);
     }
     if (pid < 0 || wait4(pid, &status, 0, &use) < 0 || !WIFEXITED(status) ||
@@ -429,25 +430,29 @@ static double run_sim(const char *program, const char *layout, const char *nodes
 
 static void steps(const char *only)
 {
-    static const char *const layouts[] = {"ddp", "zero1", "zero1-owner", "zero3", "owner"};
+    static const char *const layouts[][2] = {
+        {"ddp", NULL},   {"zero1", NULL},  {"zero1-owner", NULL},    {"zero3", NULL},
+        {"owner", NULL}, {"owner", "p2p"}, {"owner", "hierarchical"}};
     static const struct {
         const char *nodes, *gpus;
         double goal_s;
     } sizes[] = {{"128", "1,024", 0.3}, {"2048", "16,384", 3}};
     const char *named = getenv("BALLAST"), *program = named ? named : "build/ballast";
 
-    printf("%-36s %10s %8s\n", "ballast sim, 80 layers, folded", "ms", "RSS MB");
+    printf("%-42s %10s %8s\n", "ballast sim, 80 layers, folded", "ms", "RSS MB");
     for (size_t k = 0; k < 2; k++)
         for (size_t i = 0; i < sizeof(layouts) / sizeof(layouts[0]); i++) {
             double best = INFINITY, MB = 0;
-            char name[64];
+            char name[80];
 
-            snprintf(name, sizeof(name), "step of %s GPUs, %s", sizes[k].gpus, layouts[i]);
+            snprintf(name, sizeof(name), "step of %s GPUs, %s%s%s", sizes[k].gpus, layouts[i][0],
+                     layouts[i][1] ? ", " : "", layouts[i][1] ? layouts[i][1] : "");
             if (only && !strstr(name, only))
                 continue;
             for (int rep = 0; rep < REPEATS; rep++)
-                best = fmin(best, run_sim(program, layouts[i], sizes[k].nodes, &MB));
-            printf("%-36s %10.1f %8.1f  goal %g s: %s\n", name, best * 1e3, MB, sizes[k].goal_s,
+                best =
+                    fmin(best, run_sim(program, layouts[i][0], layouts[i][1], sizes[k].nodes, &MB));
+            printf("%-42s %10.1f %8.1f  goal %g s: %s\n", name, best * 1e3, MB, sizes[k].goal_s,
                    best < sizes[k].goal_s ? "PASS" : "FAIL");
         }
 }
