@@ -112,19 +112,6 @@ struct asked {
 
 /* ---- what is asked for ---- */
 
-static int kind_of(const char *name, enum coll_kind *out, struct err *e)
-{
-    if (!strcmp(name, "owner_gather") || !strcmp(name, "owner-gather")) {
-        *out = COLL_SEGMENT_GATHER;
-        return 0;
-    }
-    if (!strcmp(name, "owner_reduce") || !strcmp(name, "owner-reduce")) {
-        *out = COLL_SEGMENT_REDUCE;
-        return 0;
-    }
-    return coll_kind_parse(name, out, e);
-}
-
 static bool number(const char **s, uint64_t *out)
 {
     const char *from = *s;
@@ -233,7 +220,7 @@ static int read_contenders(const struct opts *o, struct asked *q, struct arena *
 
         *c = q->calls[0];
         c->nccl.algos = c->nccl.protocols = 0;
-        if (kind_of(name, &c->kind, e) || (at && read_ranks(at + 1, world, a, c, e)))
+        if (coll_or_owners_parse(name, &c->kind, e) || (at && read_ranks(at + 1, world, a, c, e)))
             return err_prefix(e, "--contend");
     }
     return 0;
@@ -306,7 +293,7 @@ static int read_question(const struct opts *o, struct arena *a, struct asked *q,
                        "--cluster is needed: a bundled name (ballast topo --list), a file, "
                        "or a line");
     q->n_calls = 1;
-    if (kind_of(o->pos[0], &c->kind, e) || cluster_load(cluster, a, &q->cluster, e) ||
+    if (coll_or_owners_parse(o->pos[0], &c->kind, e) || cluster_load(cluster, a, &q->cluster, e) ||
         cluster_resize(&q->cluster, (uint32_t)opts_get(o, "nodes")->u64, e) ||
         read_nccl(o, &c->nccl, e))
         return -1;

@@ -14,6 +14,7 @@ static const char *const default_layouts[] = {"ddp", "zero1", "zero1-owner", "ze
 static const struct opt rows[] = {
     {.name = "layouts",
      .letter = 'l',
+     .alias = "layout",
      .type = OPT_LIST,
      .meta = "A,B,...",
      .dflt_note = "ddp,zero1,zero1-owner,zero3,owner",

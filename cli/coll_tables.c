@@ -61,6 +61,21 @@ int coll_kind_parse(const char *name, enum coll_kind *out, struct err *e)
     return 0;
 }
 
+int coll_or_owners_parse(const char *name, enum coll_kind *out, struct err *e)
+{
+    enum { N = sizeof(kinds) / sizeof(kinds[0]) };
+    const char *names[N + 2];
+    size_t at;
+
+    memcpy(names, coll_kind_names, N * sizeof(*names));
+    names[N] = coll_kind_name(COLL_SEGMENT_GATHER);
+    names[N + 1] = coll_kind_name(COLL_SEGMENT_REDUCE);
+    if (find_name("collective", name, names, N + 2, &at, e))
+        return -1;
+    *out = at < N ? kinds[at] : at == N ? COLL_SEGMENT_GATHER : COLL_SEGMENT_REDUCE;
+    return 0;
+}
+
 int nccl_algo_parse(const char *name, uint32_t *bit, struct err *e)
 {
     const char *names[NCCL_ALGO_N];
@@ -261,7 +276,8 @@ static int read_table(const struct json_at *at, const char *cluster, bool always
     const char *launch, *forced, *text;
     struct table_shape s;
 
-    if (json_is_object(at, e) || json_only_keys(at, keys, sizeof(keys) / sizeof(keys[0]), e) ||
+    if (json_is_object(at, e) ||
+        json_only_keys_or_null(at, keys, sizeof(keys) / sizeof(keys[0]), NULL, e) ||
         read_texts(at, t, a, e) || json_u64(at, "gpus", 2, CLUSTER_MAX_RANKS, &s.gpus, e) ||
         json_u64_or(at, "nodes", 1, CLUSTER_MAX_NODES, 1, &s.nodes, e) ||
         json_u64_or(at, "gpus_per_node", 0, CLUSTER_MAX_GPUS_PER_NODE, 0, &s.gpus_per_node, e) ||

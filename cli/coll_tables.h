@@ -31,6 +31,8 @@ struct coll_table {
 
 /* "all_reduce", "all-reduce", "AllReduce", "alltoall", "sendrecv". -1 and the nearest name in *e. */
 int coll_kind_parse(const char *name, enum coll_kind *out, struct err *e);
+/* ... or owner_gather, owner_reduce, which no measured table has. */
+int coll_or_owners_parse(const char *name, enum coll_kind *out, struct err *e);
 /* The names that nccl-tests knows, for messages and options; NULL-terminated. */
 extern const char *const coll_kind_names[];
 /* "Ring" -> its bit; without case. -1 and the nearest name in *e. */

@@ -237,9 +237,7 @@ const struct opt setup_options[] = {
      .choices = attentions,
      .dflt = "auto",
      .help = "one fused kernel, or scores that pass through memory and are kept for backward; "
-             "auto: the "
-             "framework's, unfused in megatron-deepspeed, and "
-             "with relative positions"},
+             "auto: the framework's, unfused in megatron-deepspeed, and with relative positions"},
     {.name = "loss",
      .type = OPT_CHOICE,
      .choices = losses,

@@ -134,8 +134,10 @@ static int run_row(const struct json_at *at, struct step_row *m, struct arena *a
 
     opts_init(&o);
     opts_add(&o, NULL, setup_options, setup_options_n);
-    if (json_opt(at, "job", &job))
-        status = opts_apply_json(&o, &job, e);
+    if (json_opt(at, "job", &job) && opts_apply_json(&o, &job, e)) {
+        opts_release(&o);
+        return -1; /* which says where */
+    }
     if (!status) {
         list_options(&o, m, a);
         status = opts_set(&o, "cluster", m->cluster, OPT_FROM_CLI, e) ||
@@ -158,7 +160,7 @@ static int run_row(const struct json_at *at, struct step_row *m, struct arena *a
         m->skipped = arena_strdup(a, e->msg);
         return 0;
     }
-    return status ? err_prefix(e, "row '%s'", m->id) : 0;
+    return status ? err_prefix(e, "'%s': row '%s'", at->file, m->id) : 0;
 }
 
 static int read_row(const struct json_at *at, struct step_row *m, struct arena *a, struct err *e)
@@ -215,7 +217,7 @@ int step_rows_read(const struct json_at *top, struct arena *a, struct step_rows 
     if (json_is_object(top, e) || json_only_keys(top, keys, 4, e) ||
         json_enum(top, "format", formats, &format, e) || json_array(top, "rows", &array, NULL, e))
         return -1;
-    if (json_opt(top, "what", &it)) {
+    if (json_opt(at, "what", &it)) {
         if (json_str(top, "what", &what, e))
             return -1;
         set.what = arena_strdup(a, what);
@@ -224,7 +226,7 @@ int step_rows_read(const struct json_at *top, struct arena *a, struct step_rows 
         to->rows = mem_grow(to->rows, &to->cap, to->n + 1, sizeof(*to->rows));
         memset(&to->rows[to->n], 0, sizeof(*to->rows));
         if (read_row(&it, &to->rows[to->n], a, e))
-            return err_prefix(e, "'%s'", top->file);
+            return -1;
         to->n++;
     }
     set.n = to->n - set.first;

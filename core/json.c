@@ -408,7 +408,8 @@ int json_get(const struct json_at *at, const char *key, struct json_at *out, str
     return json_err(at, ERR_PARSE, e, "has no '%s'", key);
 }
 
-int json_only_keys(const struct json_at *at, const char *const *keys, size_t n, struct err *e)
+int json_only_keys_or_null(const struct json_at *at, const char *const *keys, size_t n,
+                           const char *nullable, struct err *e)
 {
     if (json_is_object(at, e))
         return -1;
@@ -420,8 +421,16 @@ int json_only_keys(const struct json_at *at, const char *const *keys, size_t n, 
         if (i == n)
             return json_err(at, ERR_UNKNOWN, e, "has the unknown key '%.100s'%s", c->string,
                             suggest(c->string, keys, n).s);
+        if (cJSON_IsNull(c) && nullable && strcmp(nullable, keys[i]) != 0)
+            return json_err(at, ERR_PARSE, e, "has null for '%s', expected a value or no such key",
+                            keys[i]);
     }
     return 0;
+}
+
+int json_only_keys(const struct json_at *at, const char *const *keys, size_t n, struct err *e)
+{
+    return json_only_keys_or_null(at, keys, n, "", e);
 }
 
 int json_elem(const struct json_at *at, size_t i, struct json_at *out, struct err *e)

@@ -4,7 +4,9 @@
  * object, numbers are finite and in JSON's grammar, no NUL inside strings. A `struct json_at` is a place in a
  * document: the node, the file, and the path as text, so that every refusal reads
  *     'a.json': links[3].bandwidth is -5, expected a number > 0
- * Unknown keys are refused (json_only_keys), with the nearest known one. `null` counts as absent.
+ * Unknown keys are refused (json_only_keys), with the nearest known one, and so is null as a value, which would leave open
+ * whether something was meant. In documents of others (a model's config.json, measured tables) and where ours write it
+ * (json_only_keys_or_null), it is as good as absent.
  * cJSON keeps numbers as doubles: integers are exact up to 2^53, and larger ones are refused by the u64 getters.
  *
  *     json_load(&j, path, e);  top = json_top(&j);
@@ -70,6 +72,9 @@ int json_err(const struct json_at *at, enum err_code code, struct err *e, const 
 bool json_opt(const struct json_at *at, const char *key, struct json_at *out);
 int json_get(const struct json_at *at, const char *key, struct json_at *out, struct err *e);
 int json_only_keys(const struct json_at *at, const char *const *keys, size_t n, struct err *e);
+/* The same, but null is as good as absent for one key, NULL: for all. */
+int json_only_keys_or_null(const struct json_at *at, const char *const *keys, size_t n,
+                           const char *nullable, struct err *e);
 
 /* Type checks of the value itself. */
 bool json_is_null(const struct json_at *at);

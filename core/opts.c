@@ -26,7 +26,8 @@ static size_t find(const struct opts *o, const char *name)
 {
     size_t i = 0;
 
-    while (i < o->n && strcmp(o->opt[i]->name, name) != 0)
+    while (i < o->n && strcmp(o->opt[i]->name, name) != 0 &&
+           (!o->opt[i]->alias || strcmp(o->opt[i]->alias, name) != 0))
         i++;
     return i;
 }
@@ -415,8 +416,8 @@ out:
 
 int opts_apply_json(struct opts *o, const struct json_at *at, struct err *e)
 {
-    const char **keys = mem_alloc(o->n, sizeof(*keys));
-    size_t n = 0;
+    const char **keys = mem_alloc(2 * o->n, sizeof(*keys)); /* and aliases */
+    size_t n = 0, n_names;
     struct json_at m;
     int rc = -1;
 
@@ -430,12 +431,29 @@ int opts_apply_json(struct opts *o, const struct json_at *at, struct err *e)
         underscores(key);
         keys[n++] = key;
     }
+    n_names = n;
+    for (size_t i = 0; i < o->n; i++)
+        if (!o->opt[i]->cli_only && o->opt[i]->alias)
+            keys[n++] = o->opt[i]->alias;
     if (json_only_keys(at, keys, n, e))
         goto out;
     n = 0;
-    for (size_t i = 0; i < o->n; i++)
-        if (!o->opt[i]->cli_only && json_opt(at, keys[n++], &m) && apply_one(o, i, &m, e))
+    for (size_t i = 0; i < o->n; i++) {
+        const struct opt *opt = o->opt[i];
+
+        if (opt->cli_only)
+            continue;
+        if (opt->alias && json_opt(at, keys[n], &m) && json_opt(at, opt->alias, &m)) {
+            json_err(at, ERR_INVALID, e, "has both '%s' and '%s', which are one", keys[n],
+                     opt->alias);
             goto out;
+        }
+        if ((json_opt(at, keys[n], &m) || (opt->alias && json_opt(at, opt->alias, &m))) &&
+            apply_one(o, i, &m, e))
+            goto out;
+        n++;
+    }
+    BUG_ON(n != n_names);
     rc = 0;
 out:
     mem_free(keys);

@@ -41,6 +41,8 @@ enum opt_type {
 struct opt {
     const char *name; /* without dashes */
     char letter;      /* or 0 */
+    const char *
+        alias; /* another name, not in the help: what a neighbouring command calls it; NULL: none */
     enum opt_type type;
     const char *meta; /* "N", "FILE"; NULL: from the type */
     const char *dflt; /* parsed as the value when nothing is given; NULL: none */

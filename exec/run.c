@@ -528,9 +528,8 @@ int exec_job(const struct job *j, struct err *e)
     if (what)
         return err_set(e, ERR_UNSUPPORTED,
                        "the plan's job has %s: exec runs fused attention, a loss in fp32, a fused "
-                       "AdamW and whole "
-                       "products of 16 or 32 "
-                       "bits, launches one by one, and refreshes at a step's end",
+                       "AdamW and whole products of 16 or 32 bits, launches one by one, and "
+                       "refreshes at a step's end",
                        what);
     return 0;
 }

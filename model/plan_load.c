@@ -80,9 +80,11 @@ static int text(struct reader *r, const struct json_at *at, const char *key, con
     return 0;
 }
 
-#define KEYS(at, e, ...)                                                                           \
-    json_only_keys(at, (const char *const[]){__VA_ARGS__},                                         \
-                   sizeof((const char *const[]){__VA_ARGS__}) / sizeof(char *), e)
+#define KEYS_BUT(nullable, at, e, ...)                                                             \
+    json_only_keys_or_null(at, (const char *const[]){__VA_ARGS__},                                 \
+                           sizeof((const char *const[]){__VA_ARGS__}) / sizeof(char *), nullable,  \
+                           e)
+#define KEYS(at, e, ...) KEYS_BUT("", at, e, __VA_ARGS__)
 
 /* json_enum into a field of enum type. */
 #define ENUM(at, key, names, field, e)                                                             \
@@ -101,7 +103,7 @@ static int read_job(struct reader *r, const struct json_at *top)
     int choice;
 
     if (json_object(top, "job", &at, e) ||
-        KEYS(&at, e, "nodes", "gpus", "layout", "optimizer", "ns_steps", "seq_len", "target_len",
+        KEYS_BUT("mesh", &at, e, "nodes", "gpus", "layout", "optimizer", "ns_steps", "seq_len", "target_len",
              "micro_batch", "grad_accum", "param_dtype", "grad_dtype", "state_dtype",
              "master_weights", "recompute", "gather", "prefetch", "bucket", "planner", "objective",
              "mesh", "shard_group", "tp", "pp", "ep", "framework", "attention", "loss", "adamw",
@@ -788,9 +790,9 @@ static int read_head(const struct json_at *top, struct err *e)
         return json_err(top, ERR_UNSUPPORTED, e,
                         "has format_version %" PRIu64 "; this program reads %d", n, PLAN_VERSION);
     return json_str(top, "ballast_version", &version, e) ||
-                   KEYS(top, e, "format", "format_version", "ballast_version", "layout",
-                        "layout_full", "strategy", "world", "mesh", "loads", "job", "cluster",
-                        "model", "flat_slice", "units", "columns", "tensors")
+                   KEYS_BUT("flat_slice", top, e, "format", "format_version", "ballast_version",
+                            "layout", "layout_full", "strategy", "world", "mesh", "loads", "job",
+                            "cluster", "model", "flat_slice", "units", "columns", "tensors")
                ? -1
                : 0;
 }

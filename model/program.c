@@ -38,8 +38,8 @@ const char *mem_part_name(enum mem_part p)
 const char *coll_kind_name(enum coll_kind k)
 {
     static const char *const names[COLL_N] = {
-        "all_reduce", "all_gather",     "reduce_scatter", "broadcast", "reduce",
-        "all_to_all", "segment_gather", "segment_reduce", "send",      "recv"};
+        "all_reduce", "all_gather",   "reduce_scatter", "broadcast", "reduce",
+        "all_to_all", "owner_gather", "owner_reduce",   "send",      "recv"};
 
     return names[k];
 }

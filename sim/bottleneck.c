@@ -1,5 +1,6 @@
 #include "sim/bottleneck.h"
 
+#include "core/err.h"
 #include "core/mem.h"
 #include "sim/bottleneck_inner.h"
 
@@ -403,7 +404,7 @@ static void mark_least(struct bottleneck *b, uint32_t slot)
 }
 
 /* Ends of links that were touched: one by one, or where they are many, all at once. */
-static int set_ends(struct bottleneck *b, struct err *e)
+static uint32_t set_ends(struct bottleneck *b)
 {
     bool many = b->n_noted > b->ends.len / 4;
     int64_t end_ps;
@@ -419,8 +420,7 @@ static int set_ends(struct bottleneck *b, struct err *e)
             continue;
         end_ps = bottleneck_end_ps(b, l);
         if (end_ps < 0)
-            return err_set(e, ERR_OVERFLOW, "activity %u: ends beyond 2^63 ps",
-                           b->flows[b->links[l].held[0].slot].id);
+            return b->flows[b->links[l].held[0].slot].id;
         if (many)
             keyheap_put(&b->ends, l, end_ps);
         else
@@ -429,7 +429,7 @@ static int set_ends(struct bottleneck *b, struct err *e)
     if (many)
         keyheap_order(&b->ends);
     b->n_noted = 0;
-    return 0;
+    return UINT32_MAX;
 }
 
 static void queue_push(struct bottleneck *b, uint32_t l)
@@ -474,7 +474,7 @@ static uint32_t next_link(struct bottleneck *b)
     return l;
 }
 
-int bottleneck_solve(struct bottleneck *b, struct err *e)
+uint32_t bottleneck_solve(struct bottleneck *b)
 {
     uint64_t n_left = ENOUGH * (uint64_t)b->n_links;
 
@@ -486,7 +486,7 @@ int bottleneck_solve(struct bottleneck *b, struct err *e)
         settle(b, next_link(b));
     }
     bottleneck_look_around(b);
-    return set_ends(b, e);
+    return set_ends(b);
 }
 
 double bottleneck_rate(const struct bottleneck *b, uint32_t slot)

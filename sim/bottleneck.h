@@ -34,8 +34,6 @@
 #ifndef BALLAST_SIM_BOTTLENECK_H
 #define BALLAST_SIM_BOTTLENECK_H
 
-#include "core/err.h"
-
 #include <stdint.h>
 
 static const double BOTTLENECK_WEIGHTS = 1e6; /* heaviest over lightest flow of a run, at most */
@@ -59,8 +57,8 @@ uint32_t bottleneck_start(struct bottleneck *b, uint32_t id, const uint32_t *lin
                           double work, double weight);
 /* It leaves before its end. Not between its start and the next solve. */
 void bottleneck_stop(struct bottleneck *b, uint32_t slot);
-/* Bring levels and ends up to date. ERR_OVERFLOW: a flow ends beyond 2^63 ps. */
-int bottleneck_solve(struct bottleneck *b, struct err *e);
+/* Bring levels and ends up to date. Returns UINT32_MAX, or the id of a flow that ends beyond 2^63 ps. */
+uint32_t bottleneck_solve(struct bottleneck *b);
 /* After bottleneck_solve(). */
 double bottleneck_rate(const struct bottleneck *b, uint32_t slot);
 

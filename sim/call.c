@@ -179,6 +179,11 @@ int call_times(const struct cluster *c, const struct call *calls, uint32_t n, st
         fluid_add(f, &x->activity, 0);
     }
     status = fluid_run(f, e);
+    if (status && fluid_at_fault(f) != UINT32_MAX)
+        status = err_set(
+            e, ERR_OVERFLOW, "%s of %llu bytes over %u ranks takes longer than 2^63 ps (106 days)",
+            coll_kind_name(calls[fluid_at_fault(f)].kind),
+            (unsigned long long)calls[fluid_at_fault(f)].n_bytes, calls[fluid_at_fault(f)].n_ranks);
     for (uint32_t i = 0; i < n && !status; i++)
         out[i].end_ps = fluid_end_ps(f, i);
 out:

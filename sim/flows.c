@@ -106,6 +106,9 @@ int flows_run(const struct flows_scenario *s, int64_t *end_ps, struct err *e)
         fluid_add(f, &act, s->flows[i].start_ps);
     }
     rc = fluid_run(f, e);
+    if (rc && fluid_at_fault(f) != UINT32_MAX)
+        rc = err_set(e, ERR_OVERFLOW, "flow %u: it ends beyond 2^63 picoseconds (106 days)",
+                     fluid_at_fault(f));
     for (i = 0; i < s->n_flows && !rc; i++)
         end_ps[i] = fluid_end_ps(f, i);
     arena_release(&a);

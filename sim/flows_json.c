@@ -140,7 +140,8 @@ static int read_file(const struct json_at *top, struct arena *a, struct flows_fi
     int rc = 0, format;
 
     memset(out, 0, sizeof(*out));
-    if (json_is_object(top, e) || json_only_keys(top, keys, sizeof(keys) / sizeof(keys[0]), e) ||
+    if (json_is_object(top, e) ||
+        json_only_keys_or_null(top, keys, sizeof(keys) / sizeof(keys[0]), "seed", e) ||
         json_enum_or(top, "format", formats, 0, &format, e) ||
         json_str_or(top, "what", NULL, &what, e) || json_str_or(top, "units", NULL, &units, e) ||
         json_array(top, "scenarios", &list, &n, e))

@@ -86,6 +86,7 @@ struct fluid {
     uint32_t n_ended;
     int64_t makespan_ps;
     uint64_t n_events;
+    uint32_t at_fault;
     bool ran;
 };
 
@@ -95,6 +96,7 @@ struct fluid *fluid_new(void)
 
     f->flows_only = true;
     f->lightest = INFINITY;
+    f->at_fault = NONE;
     f->shares = maxmin_new();
     queue_init(&f->starts);
     keyheap_init(&f->ends);
@@ -254,12 +256,18 @@ void fluid_after(struct fluid *f, uint32_t after, uint32_t before)
 
 /* Running. */
 
+static int late(struct fluid *f, uint32_t id, const char *what, struct err *e)
+{
+    f->at_fault = id;
+    return err_set(e, ERR_OVERFLOW, "activity %u: %s beyond 2^63 ps (106 days)", id, what);
+}
+
 static int schedule(struct fluid *f, uint32_t id, struct err *e)
 {
     struct activity *a = &f->activities[id];
 
     if (a->latency_ps >= INT64_MAX - a->ready_ps) /* INT64_MAX: sim_ps() of what is beyond */
-        return err_set(e, ERR_OVERFLOW, "activity %u: starts beyond 2^63 ps", id);
+        return late(f, id, "starts", e);
     queue_push(&f->starts, a->ready_ps + a->latency_ps, 0, id);
     return 0;
 }
@@ -342,7 +350,7 @@ static int reschedule(struct fluid *f, uint32_t slot, int64_t now_ps, struct err
     if (q < 0)
         q = 0;
     if (q >= (double)(INT64_MAX - now_ps))
-        return err_set(e, ERR_OVERFLOW, "activity %u: ends beyond 2^63 ps", id);
+        return late(f, id, "ends", e);
     keyheap_set(&f->ends, slot, now_ps + (int64_t)q);
     return 0;
 }
@@ -397,8 +405,10 @@ static int step(struct fluid *f, int64_t now_ps, struct err *e)
         if (start(f, ev.arg, now_ps, e))
             return -1;
     }
-    if (f->flows)
-        return bottleneck_solve(f->flows, e);
+    if (f->flows) {
+        n = bottleneck_solve(f->flows);
+        return n == NONE ? 0 : late(f, n, "ends", e);
+    }
     n = maxmin_solve(f->shares, &slots);
     for (i = 0; i < n; i++)
         if (reschedule(f, slots[i], now_ps, e))
@@ -650,6 +660,11 @@ double fluid_used(const struct fluid *f, uint32_t kind, uint32_t instance)
 
     BUG_ON(kind >= f->n_kinds || instance >= k->n);
     return k->used_every + (k->used_only ? k->used_only[instance] : 0);
+}
+
+uint32_t fluid_at_fault(const struct fluid *f)
+{
+    return f->at_fault;
 }
 
 uint64_t fluid_n_events(const struct fluid *f)

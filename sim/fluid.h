@@ -87,6 +87,8 @@ uint32_t fluid_last_before(const struct fluid *f, uint32_t activity);
 int64_t fluid_makespan_ps(const struct fluid *f);
 /* Units that went through an instance; divide by capacity x makespan for its utilisation. */
 double fluid_used(const struct fluid *f, uint32_t kind, uint32_t instance);
+/* After ERR_OVERFLOW the activity that starts or ends too late, so that the caller can say what it is; else UINT32_MAX. */
+uint32_t fluid_at_fault(const struct fluid *f);
 /* Starts and ends of work that were handled. */
 uint64_t fluid_n_events(const struct fluid *f);
 

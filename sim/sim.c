@@ -576,6 +576,26 @@ static int check_size(const struct program *p, struct err *e)
     return 0;
 }
 
+/* The step does not fit into the engine's time: which operation is beyond it. */
+static int late(const struct run *r, uint32_t task, struct err *e)
+{
+    const struct instance *i = &r->tasks[task].id;
+    const struct op *o = &r->p->ops[i->op];
+    const char *tensor = "", *unit = "";
+
+    if (op_in_loop(r->p, o, LOOP_ITEM))
+        tensor =
+            r->p->model->tensors[r->p->work_tables[r->p->loops[o->loop].work].items[i->item].tensor]
+                .name;
+    else if (op_in_loop(r->p, o, LOOP_UNIT))
+        unit = r->p->model->units[i->unit].name;
+    return err_set(e, ERR_OVERFLOW,
+                   "operation %s%s%s%s%s, micro-batch %u, ends beyond 2^63 ps (106 days): expected "
+                   "rates of a device and links that do a step in less",
+                   o->name, *unit ? " of unit " : "", unit, *tensor ? " on " : "", tensor,
+                   i->micro);
+}
+
 int run_program(struct run *r, const struct program *p, const struct cluster *c,
                 const struct sim_options *o, struct err *e)
 {
@@ -610,6 +630,8 @@ int run_program(struct run *r, const struct program *p, const struct cluster *c,
     BUG_ON(p->n_roles != 1); /* pipeline stages: build each role, then match sends and receives */
     build_all(&b, &p->roles[0]);
     status = fluid_run(r->f, e);
+    if (status && fluid_at_fault(r->f) != UINT32_MAX)
+        status = late(r, fluid_at_fault(r->f), e);
     for (uint32_t i = 0; i < p->n_ops; i++)
         mem_free(b.where[i].at);
     mem_free(b.where);

@@ -145,6 +145,18 @@ START_TEST(integers_are_exact_and_in_range)
     ck_assert_int_eq(json_u64_or(&top, "x", 0, 10, 6, &v, &e), 0);
     ck_assert_uint_eq(v, 6);
     ck_assert_int_eq(json_u64_or(&top, "f", 0, 10, 6, &v, &e), -1);
+    {
+        static const char *const keys[] = {"n", "f", "neg", "big", "max", "huge", "s", "z", "e"};
+
+        REFUSED(json_only_keys(&top, keys, 9, &e), ERR_PARSE,
+                "'a.json': the document has null for 'z', expected a value or no such key");
+        REFUSED(json_only_keys_or_null(&top, keys, 9, "s", &e), ERR_PARSE,
+                "'a.json': the document has null for 'z', expected a value or no such key");
+        ck_assert_int_eq(json_only_keys_or_null(&top, keys, 9, "z", &e), 0);
+        ck_assert_int_eq(json_only_keys_or_null(&top, keys, 9, NULL, &e), 0);
+        REFUSED(json_only_keys_or_null(&top, keys, 8, NULL, &e), ERR_UNKNOWN,
+                "'a.json': the document has the unknown key 'e'");
+    }
     json_release(&doc);
 }
 END_TEST

@@ -179,7 +179,7 @@ START_TEST(a_job_file_fills_what_the_command_line_left_open)
     ck_assert_int_eq(parse("--seq-len|1k"), 0);
     ck_assert_msg(apply("{\"seq_len\":2048,\"optimizer\":\"adamw\",\"master_weights\":false,"
                         "\"nodes\":[1,2],\"bucket\":\"1MiB\",\"price\":1.25,\"check\":true,"
-                        "\"bw\":null,\"objective\":\"soap\"}") == 0,
+                        "\"objective\":\"soap\"}") == 0,
                   "%s", e.msg);
     ck_assert_uint_eq(opts_get(&o, "seq-len")->u64, 1000);
     ck_assert_str_eq(opts_get(&o, "optimizer")->text, "adamw");
@@ -207,6 +207,8 @@ START_TEST(wrong_job_files_are_refused)
         {"{\"nodes\":[1,[]]}", "'job.json': nodes[1] is not a text or number"},
         {"{\"nodes\":[]}", "'job.json': nodes is an empty list"},
         {"{\"check\":1}", "'job.json': check is not true or false"},
+        {"{\"bw\":null}",
+         "'job.json': the document has null for 'bw', expected a value or no such key"},
         {"[]", "'job.json': the document is an array, expected an object"},
     };
 

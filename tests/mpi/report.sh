@@ -46,7 +46,7 @@ for layout in ddp zero1 zero1-owner zero3 zero3+gather-once owner; do
 done
 
 plan p.json 2 owner && on 2 "$work/p.json" --steps 1
-for class in gemm attention norm elementwise embedding loss newton_schulz adamw segment_gather segment_reduce waiting total; do
+for class in gemm attention norm elementwise embedding loss newton_schulz adamw owner_gather owner_reduce waiting total; do
     grep -q "^$class  *[1-9][0-9]* " "$work/out" || bad "no class $class"
 done
 good
