@@ -22,6 +22,7 @@ enum { MAX_SIZES = 8 }; /* rows of the answer */
 static const struct opt rows[] = {
     {.name = "layouts",
      .letter = 'l',
+     .alias = "layout",
      .type = OPT_LIST,
      .meta = "A,B,...",
      .dflt_note = "all but those that rebuild every matrix on every rank",
