@@ -2,16 +2,14 @@
  *
  * Small models are trained for a few steps under several layouts on the ranks of the job, and products, copies and
  * collectives run alone. Every time measured is, in the simulator's model (sim/device.c, sim/collective.c; docs/MODEL.md),
- * a sum of features with the constants as coefficients:
- *   kernel      a tile work + a k0 tile area + kernel launches + bytes (attention: FLOPs) / the kernel's own rate
- *   collective  base calls + step steps + bytes / rate
- * The features come from the simulator itself on devices where one constant is 1 and the others are nothing; the
- * coefficients, none negative, minimise the squared error over the time, so that an operation counts by how long it
+ * a sum of features (cli/calibrate_features.h) with the constants as coefficients, and these
+ * are the ones, none negative, that minimise the squared error over the time, so that an operation counts by how long it
  * takes and not by how often it was seen. The one rate for all other kernels (hbm_efficiency, attention) is what all samples
  * together moved a second. What the model leaves out lands in the error that is printed: caches, and that a
  * byte of a sum costs more than a byte of a copy. */
-#include "cli/machine.h"
+#include "cli/calibrate_features.h"
 #include "cli/commands.h"
+#include "cli/machine.h"
 #include "cli/output.h"
 #include "core/table.h"
 #include "core/version.h"
@@ -53,168 +51,6 @@ static const struct opt rows[] = {
     OPT_HELP_ROW,
 };
 
-/* ---- least squares without negative coefficients ---- */
-
-enum { X_WORK, X_AREA, X_LAUNCH, X_RATE /* + enum kernel: bytes or FLOPs */ };
-enum { Y_BASE, Y_STEP, Y_BYTES };
-enum { N_KERNEL = X_RATE + KERNEL_N, N_COLL = 3, MAX_X = N_KERNEL };
-
-struct fit {
-    int n;
-    double *rows; /* owned: [n_rows][n + 1], the last is the time */
-    size_t n_rows, cap;
-    double x[MAX_X];
-};
-
-static void fit_add(struct fit *f, const double *feature, double s)
-{
-    size_t want = (f->n_rows + 1) * (size_t)(f->n + 1);
-
-    if (s <= 0)
-        return;
-    f->rows = mem_grow(f->rows, &f->cap, want, sizeof(*f->rows));
-    memcpy(f->rows + f->n_rows * (size_t)(f->n + 1), feature, (size_t)f->n * sizeof(*feature));
-    f->rows[want - 1] = s;
-    f->n_rows++;
-}
-
-/* Coordinate descent on the normal equations; columns are scaled to one. */
-static void fit_solve(struct fit *f)
-{
-    double g[MAX_X][MAX_X] = {{0}}, b[MAX_X] = {0}, scale[MAX_X] = {0};
-    size_t w = (size_t)f->n + 1;
-
-    for (size_t r = 0; r < f->n_rows; r++)
-        for (int i = 0; i < f->n; i++)
-            scale[i] = fmax(scale[i], f->rows[r * w + (size_t)i]);
-    for (size_t r = 0; r < f->n_rows; r++) {
-        const double *row = f->rows + r * w;
-
-        for (int i = 0; i < f->n; i++) {
-            double xi = scale[i] > 0 ? row[i] / scale[i] : 0;
-
-            b[i] += xi; /* weight 1 / s times s */
-            for (int j = 0; j < f->n; j++)
-                g[i][j] += xi * (scale[j] > 0 ? row[j] / scale[j] : 0) / row[f->n];
-        }
-    }
-    for (int round = 0; round < 20000; round++)
-        for (int i = 0; i < f->n; i++) {
-            double rest = b[i];
-
-            for (int j = 0; j < f->n; j++)
-                rest -= j == i ? 0 : g[i][j] * f->x[j];
-            f->x[i] = g[i][i] > 0 && rest > 0 ? rest / g[i][i] : 0;
-        }
-    for (int i = 0; i < f->n; i++)
-        f->x[i] = scale[i] > 0 ? f->x[i] / scale[i] : 0;
-}
-
-/* Sum of absolute errors over the sum of times, and the sums themselves. */
-static double fit_error(const struct fit *f)
-{
-    size_t w = (size_t)f->n + 1;
-    double off = 0, sum = 0;
-
-    for (size_t r = 0; r < f->n_rows; r++) {
-        double p = 0;
-
-        for (int i = 0; i < f->n; i++)
-            p += f->x[i] * f->rows[r * w + (size_t)i];
-        off += fabs(p - f->rows[r * w + (size_t)f->n]);
-        sum += f->rows[r * w + (size_t)f->n];
-    }
-    return sum > 0 ? off / sum : 0;
-}
-
-/* ---- features ---- */
-
-static double seconds(const struct device *d, const struct kernel_call *k)
-{
-    return (double)sim_kernel_time(d, NULL, k).alone_ps / 1e12;
-}
-
-static bool by_products(enum kernel k)
-{
-    return k == KERNEL_GEMM || k == KERNEL_GEMM_DGRAD || k == KERNEL_GEMM_WGRAD ||
-           k == KERNEL_NEWTON_SCHULZ;
-}
-
-static void kernel_features(const struct kernel_call *k, uint32_t n_sm, double x[N_KERNEL])
-{
-    struct device d = {.peak_flops = 1e12,
-                       .hbm_Bps = 1e30,
-                       .tf32_share = 1,
-                       .n_sm = n_sm,
-                       .gemm_efficiency = 1,
-                       .hbm_efficiency = 1,
-                       .attention_flops = 1e30,
-                       .sustained_factor = 1};
-
-    memset(x, 0, N_KERNEL * sizeof(*x));
-    if (by_products(k->kernel)) {
-        x[X_WORK] = seconds(&d, k) * 1e12;
-        d.gemm_k0 = 1;
-        x[X_AREA] = seconds(&d, k) * 1e12 - x[X_WORK];
-    } else {
-        x[X_RATE + (int)k->kernel] =
-            kernel_bound(k->kernel) == 'A' ? (double)k->flops : (double)k->hbm_bytes;
-    }
-    d.peak_flops = 1e30;
-    d.gemm_k0 = 0;
-    d.kernel_s = 1;
-    x[X_LAUNCH] = seconds(&d, k);
-}
-
-/* Bytes (FLOPs) of all samples of kernels bound by `bound` in a second of theirs, without launches. */
-static double common_rate(const struct fit *f, char bound)
-{
-    double sum = 0, s = 0;
-
-    for (size_t r = 0; r < f->n_rows; r++)
-        for (int k = 0; k < KERNEL_N; k++) {
-            double x = f->rows[r * (size_t)(f->n + 1) + X_RATE + (size_t)k];
-
-            if (kernel_bound((enum kernel)k) != bound)
-                continue;
-            sum += x;
-            s += x * f->x[X_RATE + k];
-        }
-    return s > 0 ? sum / s : 1e15;
-}
-
-static void unit_links(struct cluster *c, uint32_t ranks)
-{
-    c->gpus_per_node = ranks;
-    c->n_nodes = c->domain_nodes = 1;
-    c->nvswitch = true;
-    c->nvlink_Bps = 1e30;
-    c->nvlink_efficiency = 1;
-    c->oversubscription = 1;
-    for (int i = 0; i < PROTOCOL_N; i++)
-        c->coll.rate_share[i] = 1;
-}
-
-static void coll_features(const struct program *p, const struct op *o, const struct instance *i,
-                          double x[N_COLL])
-{
-    enum coll_algo algo = o->coll.algo == ALGO_AUTO ? ALGO_RING : o->coll.algo;
-    struct cluster c;
-
-    for (int k = 0; k < N_COLL; k++) {
-        memset(&c, 0, sizeof(c));
-        unit_links(&c, p->gpus_per_node);
-        for (int j = 0; j < PROTOCOL_N; j++) {
-            c.coll.base_s[j] = k == Y_BASE;
-            c.coll.step_s[j] = k == Y_STEP;
-        }
-        c.nvlink_Bps = k == Y_BYTES ? 1e9 : 1e30;
-        x[k] = (double)sim_collective_ps(p, &c, o, i, algo) / 1e12;
-        if (k == Y_BYTES)
-            x[k] *= 1e9;
-    }
-}
-
 /* ---- what is measured ---- */
 
 /* Models and products that fill the machine and take seconds in all. */
@@ -252,7 +88,7 @@ struct calibration {
     struct opts opts;
     struct arena arena;
     struct machine on;
-    struct fit kernels, colls;
+    struct nonneg kernels, colls;
     const struct sizes *sizes;
     double peak_flops, copy_Bps, call_s, link_Bps;
     double fp32_share;     /* of the rate of products in dtype */
@@ -328,7 +164,7 @@ static void make_job(const struct calibration *c, struct plan *p, const char *la
                           .pp = 1,
                           .ep = 1,
                           .framework = FRAMEWORK_FSDP2};
-    unit_links(&p->cluster, c->on.t.size);
+    calibrate_unit_links(&p->cluster, c->on.t.size);
     p->cluster.name = p->cluster.summary = p->cluster.source = p->cluster.device.name = "this";
     p->cluster.nic_name = "";
 }
@@ -365,7 +201,7 @@ static int steps(struct calibration *c, const char *model, const char *layout, e
                              .skip_owner = PROGRAM_NONE,
                              .on_op = on_op,
                              .on_op_ctx = &c->on};
-    double x[MAX_X];
+    double x[N_KERNEL];
     struct program p;
     struct plan plan;
     struct sample *s;
@@ -389,13 +225,13 @@ static int steps(struct calibration *c, const char *model, const char *layout, e
         if (op->kind == OP_COMPUTE) {
             struct kernel_call call = op_call(&p, op, s[i].id.item);
 
-            kernel_features(&call, c->on.b.device.n_sm, x);
-            fit_add(&c->kernels, x, s[i].s);
-            if (by_products(call.kernel) && call.flops)
+            calibrate_kernel_features(&call, c->on.b.device.n_sm, x);
+            nonneg_add(&c->kernels, x, s[i].s);
+            if (calibrate_by_products(call.kernel) && call.flops)
                 c->peak_flops = fmax(c->peak_flops, (double)call.flops / s[i].s);
         } else if (c->on.t.size > 1) {
-            coll_features(&p, op, &s[i].id, x);
-            fit_add(&c->colls, x, s[i].s);
+            calibrate_coll_features(&p, op, &s[i].id, x);
+            nonneg_add(&c->colls, x, s[i].s);
         }
     }
     c->n_steps += opts_get(&c->opts, "steps")->u64;
@@ -442,15 +278,15 @@ static void measure_grid(struct calibration *c)
 
 static void alone(struct calibration *c, double s[N_GRID])
 {
-    double x[MAX_X];
+    double x[N_KERNEL];
 
     machine_doing(&c->on, "products and copies alone");
     for (int i = 0; i < N_GRID; i++) {
         struct kernel_call k = product(c, i);
 
         s[i] = sample_gemm(&c->on.b, c->dtype, k.m, k.n, k.k);
-        kernel_features(&k, c->on.b.device.n_sm, x);
-        fit_add(&c->kernels, x, s[i]);
+        calibrate_kernel_features(&k, c->on.b.device.n_sm, x);
+        nonneg_add(&c->kernels, x, s[i]);
         c->peak_flops = fmax(c->peak_flops, 2.0 * (double)(k.m * k.n * k.k) / s[i]);
     }
     if (c->dtype != DTYPE_FP32 && is_gpu(c)) {
@@ -500,7 +336,7 @@ static int collectives_alone(struct calibration *c, struct coll_row **out, size_
                 x.x[Y_BYTES] = kinds[k].kind == COLL_SEND
                                    ? (double)x.bytes
                                    : kinds[k].bytes * (double)x.bytes * (r - 1) / r;
-                fit_add(&c->colls, x.x, x.s);
+                nonneg_add(&c->colls, x.x, x.s);
                 c->link_Bps = fmax(c->link_Bps, x.x[Y_BYTES] / x.s);
                 *out = mem_grow(*out, &cap, n + 1, sizeof(**out));
                 (*out)[n++] = x;
@@ -577,7 +413,7 @@ static void describe(struct calibration *c, uint64_t context)
     const struct backend_device *on = &c->on.b.device;
     const char *cpu = on->name, **sources;
 
-    unit_links(k, ranks);
+    calibrate_unit_links(k, ranks);
     k->name = is_gpu(c) ? arena_printf(&c->arena, "%s-x%u", slug(&c->arena, cpu), ranks)
                         : arena_printf(&c->arena, "cpu-%u", ranks);
     k->summary = arena_printf(&c->arena, "%u ranks on %s, %s products, %s%s", ranks, cpu,
@@ -604,8 +440,8 @@ static void describe(struct calibration *c, uint64_t context)
         if (s > 0 && kernel_bound((enum kernel)i) == 'E')
             d->hbm_Bps = fmax(d->hbm_Bps, d->kernel_rate[i]); /* out of a cache */
     }
-    d->hbm_efficiency = share(common_rate(&c->kernels, 'E'), &d->hbm_Bps);
-    d->attention_flops = fmin(common_rate(&c->kernels, 'A'), d->peak_flops);
+    d->hbm_efficiency = share(calibrate_common_rate(&c->kernels, 'E'), &d->hbm_Bps);
+    d->attention_flops = fmin(calibrate_common_rate(&c->kernels, 'A'), d->peak_flops);
     d->sustained_factor = 1;
     d->launch_s = c->call_s;
     d->kernel_s = c->kernels.x[X_LAUNCH];
@@ -670,17 +506,17 @@ static void tell(struct calibration *c, const double gemm[N_GRID], const struct 
 {
     const struct device *d = &c->cluster.device;
     const double *y = c->colls.x;
-    double x[MAX_X];
+    double x[N_KERNEL];
 
     for (int i = 0; i < N_GRID; i++) {
         struct kernel_call k = product(c, i);
         double flops = 2.0 * (double)(k.m * k.n * k.k);
 
-        kernel_features(&k, c->on.b.device.n_sm, x);
+        calibrate_kernel_features(&k, c->on.b.device.n_sm, x);
         row(c, "product",
             arena_printf(&c->arena, "%llu x %llu x %llu", (unsigned long long)k.m,
                          (unsigned long long)k.n, (unsigned long long)k.k),
-            flops / gemm[i] / 1e9, flops / seconds(d, &k) / 1e9, "GFLOP/s");
+            flops / gemm[i] / 1e9, flops / calibrate_seconds(d, &k) / 1e9, "GFLOP/s");
     }
     row(c, "product rate", "largest tile", c->peak_flops / 1e9,
         d->peak_flops * d->gemm_efficiency / 1e9, "GFLOP/s");
@@ -719,10 +555,10 @@ static void report(struct calibration *c)
     strbuf_printf(&c->out,
                   "\n%s: %llu steps of small models; the fit is off by %.1f %% of the time in "
                   "kernels (%zu samples)",
-                  c->cluster.summary, (unsigned long long)c->n_steps, 100 * fit_error(&c->kernels),
-                  c->kernels.n_rows);
+                  c->cluster.summary, (unsigned long long)c->n_steps,
+                  100 * nonneg_error(&c->kernels), c->kernels.n_rows);
     if (c->on.t.size > 1)
-        strbuf_printf(&c->out, " and %.1f %% in collectives (%zu)", 100 * fit_error(&c->colls),
+        strbuf_printf(&c->out, " and %.1f %% in collectives (%zu)", 100 * nonneg_error(&c->colls),
                       c->colls.n_rows);
     strbuf_puts(&c->out, opts_get(&c->opts, "output")->set
                              ? "\n"
@@ -737,8 +573,8 @@ static int run(struct calibration *c, struct err *e)
     size_t n = 0;
     int status;
 
-    c->kernels.n = N_KERNEL;
-    c->colls.n = N_COLL;
+    nonneg_init(&c->kernels, N_KERNEL);
+    nonneg_init(&c->colls, N_COLL);
     c->sizes = is_gpu(c) ? &on_gpu : &on_cores;
     c->fp32_share = 1; /* of a BLAS: products are fp32 whatever the storage is */
     c->dtype = opts_get(&c->opts, "dtype")->set ? dtype_of[opts_get(&c->opts, "dtype")->u64]
@@ -752,8 +588,8 @@ static int run(struct calibration *c, struct err *e)
     if (!status)
         status = collectives_alone(c, &r, &n, e);
     if (!status && c->on.t.rank == 0) {
-        fit_solve(&c->kernels);
-        fit_solve(&c->colls);
+        nonneg_solve(&c->kernels);
+        nonneg_solve(&c->colls);
         describe(c, context);
         tell(c, gemm, r, n);
         report(c);
@@ -799,8 +635,8 @@ int calibrate_main(int argc, char **argv)
     if (status < 0)
         status = machine_fail(&c.on, &e);
     machine_close(&c.on);
-    mem_free(c.kernels.rows);
-    mem_free(c.colls.rows);
+    nonneg_release(&c.kernels);
+    nonneg_release(&c.colls);
     table_release(&c.table);
     strbuf_release(&c.out);
     opts_release(&c.opts);

@@ -1,140 +1,18 @@
-#include "layouts/step.h"
+/* The step of the matrix optimizer: what each strategy gathers, holds, works and gives back. Who works what is
+ * optimizer_work.c's, what is no matrix optimizer_tail.c's. */
+#include "layouts/optimizer_inner.h"
 
 #include "core/num.h"
-
-#include <string.h>
 
 /* DTensor dispatches a Newton-Schulz step through Python, redistributing operands: about 1.4 ms of host time a matrix on
  * A100 hosts that launch a kernel in 6 us (MatrixFSDP's stock rows, arXiv 2607.05895): as many launches as take that
  * long. */
 enum { STOCK_HOST_LAUNCHES = 230 };
 
-static uint64_t smaller(const struct tensor *t)
-{
-    return t->rows < t->cols ? t->rows : t->cols;
-}
-
-static uint64_t larger(const struct tensor *t)
-{
-    return t->rows < t->cols ? t->cols : t->rows;
-}
-
-/* ---- work tables ---- */
-
-/* Rank -> items, from an (item, place) list ordered by item; in arena. Every copy has the place's. */
-struct pair {
-    uint32_t item, place;
-};
-static void work_lists(struct lower *l, struct work_table *w, const struct pair *pairs, size_t n)
-{
-    uint32_t copies = l->n / l->shards, *start = ARENA_NEW(l->a, uint32_t, l->n + 1);
-    uint32_t *list = ARENA_NEW(l->a, uint32_t, n * copies), *at = MEM_NEW(uint32_t, l->n);
-
-    for (size_t i = 0; i < n; i++)
-        for (uint32_t r = pairs[i].place; r < l->n; r += l->shards)
-            start[r + 1]++;
-    for (uint32_t r = 0; r < l->n; r++) {
-        start[r + 1] += start[r];
-        at[r] = start[r];
-    }
-    for (size_t i = 0; i < n; i++)
-        for (uint32_t r = pairs[i].place; r < l->n; r += l->shards)
-            list[at[r]++] = pairs[i].item;
-    mem_free(at);
-    w->start = start;
-    w->list = list;
-}
-
-/* One matrix, or the part of it that one slice holds: the products are those of the whole matrix. */
-static struct work_item matrix_item(const struct lower *l, uint32_t tensor, uint64_t elements)
-{
-    const struct tensor *t = &l->m->tensors[tensor];
-
-    return (struct work_item){
-        .tensor = tensor,
-        .m = smaller(t),
-        .n = larger(t),
-        .elements = elements,
-        .flops = layout_optimizer_flops(l->j->optimizer, l->j->ns_steps, smaller(t), larger(t))};
-}
-
-/* Of flat slices: all items, the matrices that lie in one slice, or the parts of those that boundaries cut. */
-enum which { ITEMS_ALL, ITEMS_WHOLE, ITEMS_CUT };
-
-static uint64_t workspace_bytes(const struct lower *l, const struct work_item *w);
-
-/* Matrices of one shape on one rank become one item, while its workspace holds them: what a batched Newton-Schulz takes at once. The
- * first of them gives the item its place in the order. */
-static void batch_items(struct lower *l, struct work_item *items, struct pair *pairs, uint32_t *n)
-{
-    uint32_t *open = ARENA_NEW(l->a, uint32_t, *n), n_open = 0,
-             kept = 0; /* items that may take more */
-
-    for (uint32_t i = 0; i < *n; i++) {
-        struct work_item *to;
-        uint32_t k = 0;
-
-        while (k < n_open && (items[open[k]].m != items[i].m || items[open[k]].n != items[i].n ||
-                              pairs[open[k]].place != pairs[i].place))
-            k++;
-        to = k < n_open ? &items[open[k]] : NULL;
-        if (to) {
-            to->more++;
-            if (workspace_bytes(l, to) <= l->j->ns_batch) {
-                to->elements += items[i].elements;
-                to->flops += items[i].flops;
-                continue;
-            }
-            to->more--;
-        }
-        items[kept] = items[i];
-        pairs[kept] = (struct pair){kept, pairs[i].place};
-        open[k] = kept++;
-        n_open += k == n_open;
-    }
-    *n = kept;
-}
-
-/* `batches`: what a rank works is whole and lies there. */
-static uint32_t matrix_work(struct lower *l, enum work_rule rule, enum which which, bool batches)
-{
-    size_t most = (size_t)l->m->matrix_tensors + (rule == WORK_BY_SLICE ? l->n : 0);
-    struct work_item *items = ARENA_NEW(l->a, struct work_item, most);
-    struct pair *pairs = ARENA_NEW(l->a, struct pair, most);
-    struct work_table w = {.items = items};
-    uint64_t slice = part_slice(l->plan), at = 0;
-
-    for (uint32_t i = 0; i < l->m->n_tensors; at += l->m->tensors[i].numel, i++) {
-        const struct tensor *t = &l->m->tensors[i];
-        uint64_t from = at, end = at + t->numel;
-        bool cut = at / slice != (end - 1) / slice;
-
-        if (!layout_updates_as_matrix(l->plan, t) || (which == ITEMS_WHOLE && cut) ||
-            (which == ITEMS_CUT && !cut))
-            continue;
-        do { /* a boundary of slices cuts an item in two */
-            uint64_t stop = rule == WORK_BY_SLICE ? num_min(end, (from / slice + 1) * slice) : end;
-            uint32_t place = rule == WORK_BY_SLICE ? (uint32_t)(from / slice)
-                             : rule == WORK_ALL    ? 0
-                                                   : l->plan->place[i].owner;
-
-            BUG_ON(w.n_items == most);
-            pairs[w.n_items] = (struct pair){w.n_items, place};
-            items[w.n_items++] = matrix_item(l, i, stop - from);
-            from = stop;
-        } while (from < end);
-    }
-    if (l->j->ns_batch && l->j->optimizer == OPTIMIZER_MUON && batches)
-        batch_items(l, items, pairs, &w.n_items);
-    if (rule != WORK_ALL)
-        work_lists(l, &w, pairs, w.n_items);
-    return program_add_work(&l->b, &w);
-}
-
 /* ---- emitting ---- */
 
-static void operand(struct lower *l, uint32_t op, uint32_t buffer, uint32_t tensor,
-                    enum access access)
+void optimizer_operand(struct lower *l, uint32_t op, uint32_t buffer, uint32_t tensor,
+                       enum access access)
 {
     if (buffer != PROGRAM_NONE)
         program_op_operand(
@@ -143,21 +21,21 @@ static void operand(struct lower *l, uint32_t op, uint32_t buffer, uint32_t tens
 }
 
 /* Reduced gradients: all of them, or the rank's chunks and owned segments. */
-static void gradient_operands(struct lower *l, uint32_t op, uint32_t tensor)
+void optimizer_gradients(struct lower *l, uint32_t op, uint32_t tensor)
 {
     if (l->move.full_grads)
-        operand(l, op, l->grads, tensor, ACCESS_READ);
-    operand(l, op, l->grad_shard, tensor, ACCESS_READ);
-    operand(l, op, l->grad_owned, tensor, ACCESS_READ);
+        optimizer_operand(l, op, l->grads, tensor, ACCESS_READ);
+    optimizer_operand(l, op, l->grad_shard, tensor, ACCESS_READ);
+    optimizer_operand(l, op, l->grad_owned, tensor, ACCESS_READ);
 }
 
-static void update_operands(struct lower *l, uint32_t op, uint32_t tensor)
+void optimizer_updates(struct lower *l, uint32_t op, uint32_t tensor)
 {
-    operand(l, op, l->params, tensor, ACCESS_ADD);
-    operand(l, op, l->master, tensor, ACCESS_ADD);
+    optimizer_operand(l, op, l->params, tensor, ACCESS_ADD);
+    optimizer_operand(l, op, l->master, tensor, ACCESS_ADD);
 }
 
-static struct op optimizer_op(const char *name, enum op_kind kind)
+struct op optimizer_op(const char *name, enum op_kind kind)
 {
     return (struct op){.name = name,
                        .kind = kind,
@@ -175,15 +53,6 @@ static uint64_t *item_bytes(struct lower *l, uint32_t work,
     for (uint32_t i = 0; i < w->n_items; i++)
         v[i] = bytes(l, &w->items[i]);
     return v;
-}
-
-/* Newton-Schulz works in bf16 on X (m x n), A and B (m x m), of each matrix of a batch. The preconditioned optimizers keep an update and two
- * scratch matrices of the larger side. */
-static uint64_t workspace_bytes(const struct lower *l, const struct work_item *w)
-{
-    if (l->j->optimizer == OPTIMIZER_MUON)
-        return dtype_bytes(DTYPE_BF16, (w->more + 1) * (2 * w->m * w->m + w->m * w->n));
-    return dtype_bytes(DTYPE_FP32, 2 * w->m * w->n + 2 * w->n * w->n);
 }
 
 /* The same on shards: X and A arrive whole, the products stay cut. */
@@ -235,7 +104,7 @@ static enum kernel optimizer_kernel(const struct lower *l, bool sharded)
     }
 }
 
-static uint32_t elementwise_op(struct lower *l, const char *name, enum kernel k,
+uint32_t optimizer_elementwise(struct lower *l, const char *name, enum kernel k,
                                double bytes_per_element, double share)
 {
     struct op o = optimizer_op(name, OP_COMPUTE);
@@ -293,13 +162,13 @@ static uint32_t momentum_op(struct lower *l, const struct matrix_loop *x, uint32
 {
     double g = (double)dtype_bytes(l->j->grad_dtype, 1),
            st = (double)dtype_bytes(l->j->state_dtype, 1);
-    uint32_t id = elementwise_op(l, suffixed(l, "optimizer.momentum", x->suffix), KERNEL_MOMENTUM,
-                                 g + 2 * st + 2, x->share);
+    uint32_t id = optimizer_elementwise(l, suffixed(l, "optimizer.momentum", x->suffix),
+                                        KERNEL_MOMENTUM, g + 2 * st + 2, x->share);
 
     program_op_wait(&l->b, id, (struct wait){.op = x->after});
-    gradient_operands(l, id, OPERAND_ITEM);
-    operand(l, id, l->states, OPERAND_ITEM, ACCESS_ADD);
-    operand(l, id, to, OPERAND_ITEM, ACCESS_WRITE);
+    optimizer_gradients(l, id, OPERAND_ITEM);
+    optimizer_operand(l, id, l->states, OPERAND_ITEM, ACCESS_ADD);
+    optimizer_operand(l, id, to, OPERAND_ITEM, ACCESS_WRITE);
     return id;
 }
 
@@ -307,12 +176,12 @@ static uint32_t momentum_op(struct lower *l, const struct matrix_loop *x, uint32
 static uint32_t update_op(struct lower *l, const struct matrix_loop *x, uint32_t from)
 {
     double p = (double)dtype_bytes(l->j->param_dtype, 1);
-    uint32_t id =
-        elementwise_op(l, suffixed(l, "optimizer.update", x->suffix), KERNEL_MATRIX_UPDATE,
-                       (is_muon(l) ? 2 : 4) + 2 * p + (l->j->master_weights ? 8 : 0), x->share);
+    uint32_t id = optimizer_elementwise(
+        l, suffixed(l, "optimizer.update", x->suffix), KERNEL_MATRIX_UPDATE,
+        (is_muon(l) ? 2 : 4) + 2 * p + (l->j->master_weights ? 8 : 0), x->share);
 
-    operand(l, id, from, OPERAND_ITEM, ACCESS_READ);
-    update_operands(l, id, OPERAND_ITEM);
+    optimizer_operand(l, id, from, OPERAND_ITEM, ACCESS_READ);
+    optimizer_updates(l, id, OPERAND_ITEM);
     return id;
 }
 
@@ -335,7 +204,7 @@ static uint32_t item_gathers(struct lower *l, const struct matrix_step *s, uint3
     for (uint32_t i = 0; i < n; i++)
         l->p->ops[gathers[i]].coll.interleaved = s->products;
     for (uint32_t i = 0; i < n && !is_muon(l); i++)
-        gradient_operands(l, gathers[i], OPERAND_ITEM);
+        optimizer_gradients(l, gathers[i], OPERAND_ITEM);
     return n;
 }
 
@@ -345,13 +214,13 @@ static void matrix_loop(struct lower *l, const struct matrix_step *s, const stru
     bool held = x->held != PROGRAM_NONE;
 
     space = program_add_buffer(
-        &l->b,
-        &(struct buffer){.name = suffixed(l, "optimizer.workspace", x->suffix),
-                         .part = MEM_WORKSPACE,
-                         .dtype = DTYPE_BF16,
-                         .rule = SIZE_BY_ITEM,
-                         .item_bytes = item_bytes(
-                             l, x->work, s->products ? sharded_workspace_bytes : workspace_bytes)});
+        &l->b, &(struct buffer){.name = suffixed(l, "optimizer.workspace", x->suffix),
+                                .part = MEM_WORKSPACE,
+                                .dtype = DTYPE_BF16,
+                                .rule = SIZE_BY_ITEM,
+                                .item_bytes = item_bytes(l, x->work,
+                                                         s->products ? sharded_workspace_bytes
+                                                                     : optimizer_workspace_bytes)});
     program_open_loop(&l->b, &(struct loop){.kind = LOOP_ITEM, .work = x->work});
     if (!held && is_muon(l))
         ops[n++] = momentum_op(l, x, space);
@@ -359,7 +228,7 @@ static void matrix_loop(struct lower *l, const struct matrix_step *s, const stru
     products = products_op(l, s, x->suffix);
     for (uint32_t i = n; i < n + n_gathers; i++) {
         program_op_wait(&l->b, products, (struct wait){.op = ops[i]});
-        operand(l, ops[i], space, OPERAND_WHOLE, ACCESS_ADD);
+        optimizer_operand(l, ops[i], space, OPERAND_WHOLE, ACCESS_ADD);
     }
     if (n && n_gathers)
         program_op_wait(&l->b, ops[n], (struct wait){.op = ops[0]});
@@ -368,13 +237,13 @@ static void matrix_loop(struct lower *l, const struct matrix_step *s, const stru
     if (held || !is_muon(l)) /* momentum_op() waits itself */
         program_op_wait(&l->b, ops[0], (struct wait){.op = x->after});
     program_op_life(&l->b, ops[0], (struct life){.buffer = space});
-    operand(l, products, space, OPERAND_WHOLE, ACCESS_ADD);
+    optimizer_operand(l, products, space, OPERAND_WHOLE, ACCESS_ADD);
     if (held)
-        operand(l, products, x->held, OPERAND_ITEM, ACCESS_ADD);
+        optimizer_operand(l, products, x->held, OPERAND_ITEM, ACCESS_ADD);
     if (!is_muon(l)) { /* gradient, moments and preconditioners */
         if (!held && !n_gathers)
-            gradient_operands(l, products, OPERAND_ITEM);
-        operand(l, products, l->states, OPERAND_ITEM, ACCESS_ADD);
+            optimizer_gradients(l, products, OPERAND_ITEM);
+        optimizer_operand(l, products, l->states, OPERAND_ITEM, ACCESS_ADD);
     }
     id = update_op(l, x, held && is_muon(l) ? x->held : space);
     program_op_life(&l->b, id, (struct life){.buffer = space, .release = true});
@@ -430,7 +299,7 @@ static uint32_t gather_once_buffer(struct lower *l)
 /* Momentum of all matrices (preconditioned optimizers start from the gradients themselves), one gather of all, then their products and updates. */
 static void once_step(struct lower *l, const struct matrix_step *s)
 {
-    struct matrix_loop x = {.work = matrix_work(l, WORK_ALL, ITEMS_ALL, false),
+    struct matrix_loop x = {.work = optimizer_matrix_work(l, WORK_ALL, ITEMS_ALL, false),
                             .held = gather_once_buffer(l),
                             .suffix = "",
                             .share = 1.0 / l->shards};
@@ -451,8 +320,8 @@ static void once_step(struct lower *l, const struct matrix_step *s)
         id = gather_op(l, "optimizer.gather_once", part_travel_dtype(l->plan), 1, NULL, all);
         program_op_wait(&l->b, id, (struct wait){.op = x.after});
         if (!is_muon(l))
-            gradient_operands(l, id, OPERAND_WHOLE);
-        operand(l, id, x.held, OPERAND_WHOLE, ACCESS_ADD);
+            optimizer_gradients(l, id, OPERAND_WHOLE);
+        optimizer_operand(l, id, x.held, OPERAND_WHOLE, ACCESS_ADD);
         x.after = id;
     }
     matrix_loop(l, s, &x);
@@ -479,7 +348,7 @@ static uint32_t batch_work(struct lower *l)
             continue;
         if (x->ordinal % l->shards == 0) {
             open[x->shape] = w.n_items++;
-            items[open[x->shape]] = matrix_item(l, i, l->m->tensors[i].numel);
+            items[open[x->shape]] = optimizer_matrix_item(l, i, l->m->tensors[i].numel);
             items[open[x->shape]].batch = ARENA_NEW(l->a, uint32_t, l->shards);
         }
         to = &items[open[x->shape]];
@@ -539,19 +408,20 @@ static void batch_loop(struct lower *l, const struct matrix_step *s, uint32_t he
     program_op_wait(&l->b, *out, (struct wait){.op = products});
     program_op_life(&l->b, in, (struct life){.buffer = space});
     program_op_life(&l->b, *out, (struct life){.buffer = space, .release = true});
-    operand(l, in, held, OPERAND_ITEM, ACCESS_READ);
-    operand(l, in, space, OPERAND_WHOLE, ACCESS_WRITE);
-    operand(l, products, space, OPERAND_WHOLE, ACCESS_ADD);
-    operand(l, *out, space, OPERAND_WHOLE, ACCESS_READ);
-    operand(l, *out, held, OPERAND_ITEM, ACCESS_WRITE);
+    optimizer_operand(l, in, held, OPERAND_ITEM, ACCESS_READ);
+    optimizer_operand(l, in, space, OPERAND_WHOLE, ACCESS_WRITE);
+    optimizer_operand(l, products, space, OPERAND_WHOLE, ACCESS_ADD);
+    optimizer_operand(l, *out, space, OPERAND_WHOLE, ACCESS_READ);
+    optimizer_operand(l, *out, held, OPERAND_ITEM, ACCESS_WRITE);
     program_close_loop(&l->b);
 }
 
 /* Rows of all matrices' momentum, the batches, rows of all updates. */
 static void alltoall_step(struct lower *l, const struct matrix_step *s)
 {
-    struct matrix_loop x = {
-        .work = matrix_work(l, WORK_ALL, ITEMS_ALL, false), .suffix = "", .share = 1.0 / l->shards};
+    struct matrix_loop x = {.work = optimizer_matrix_work(l, WORK_ALL, ITEMS_ALL, false),
+                            .suffix = "",
+                            .share = 1.0 / l->shards};
     enum dtype d = part_travel_dtype(l->plan);
     uint64_t rows = 0;
     uint32_t out;
@@ -606,8 +476,8 @@ static uint32_t cut_gather(struct lower *l, const struct matrix_step *s, uint32_
     for (uint32_t i = 0; i < n; i++)
         program_op_wait(&l->b, id, (struct wait){.op = waits[i]});
     if (!is_muon(l) && !l->move.full_grads)
-        gradient_operands(l, id, OPERAND_WHOLE);
-    operand(l, id, buffer, OPERAND_WHOLE, ACCESS_ADD);
+        optimizer_gradients(l, id, OPERAND_WHOLE);
+    optimizer_operand(l, id, buffer, OPERAND_WHOLE, ACCESS_ADD);
     return id;
 }
 
@@ -615,7 +485,7 @@ static uint32_t cut_gather(struct lower *l, const struct matrix_step *s, uint32_
  * lie in one slice, then the products of the cut ones, by all holders of each. */
 static void slice_step(struct lower *l, const struct matrix_step *s)
 {
-    struct matrix_loop x = {.work = matrix_work(l, WORK_BY_SLICE, ITEMS_CUT, false),
+    struct matrix_loop x = {.work = optimizer_matrix_work(l, WORK_BY_SLICE, ITEMS_CUT, false),
                             .suffix = ".cut",
                             .share = 1,
                             .after = l->optimizer_begin};
@@ -636,7 +506,7 @@ static void slice_step(struct lower *l, const struct matrix_step *s)
             waits[n++] = momentum_loop(l, &x); /* a rank without cuts has the mark alone */
         x.after = cut_gather(l, s, x.held, waits, n);
     }
-    whole.work = matrix_work(l, WORK_BY_SLICE, ITEMS_WHOLE, false);
+    whole.work = optimizer_matrix_work(l, WORK_BY_SLICE, ITEMS_WHOLE, false);
     matrix_loop(l, s, &whole);
     if (!cut)
         return;
@@ -661,128 +531,9 @@ void lower_matrix_step(struct lower *l, const struct matrix_step *s)
     } else {
         if (s->cut_table != PROGRAM_NONE)
             x.after = cut_gather(l, s, l->grads, &x.after, 1);
-        x.work = matrix_work(l, s->work, ITEMS_ALL, !s->sharded && s->cut_table == PROGRAM_NONE);
+        x.work = optimizer_matrix_work(l, s->work, ITEMS_ALL,
+                                       !s->sharded && s->cut_table == PROGRAM_NONE);
         x.share = s->sharded ? 1.0 / l->shards : 1.0;
         matrix_loop(l, &step, &x);
     }
-}
-
-/* ---- the tail ---- */
-
-/* Bytes an AdamW update moves per element. Fused: p, m, v read and written, g read, the fp32 master read and written. Else
- * operation by operation, as torch.optim.adamw has them: decay (p twice), lerp (m twice, g), mul (v twice), addcmul (v twice, g),
- * sqrt into a temporary (v, t), division and epsilon (t twice each), addcdiv (p twice, m, t); with a master copy that is what is
- * worked, and the parameter is written from it. */
-static double adamw_bytes(const struct lower *l)
-{
-    double p = (double)dtype_bytes(l->j->param_dtype, 1),
-           g = (double)dtype_bytes(l->j->grad_dtype, 1),
-           s = (double)dtype_bytes(l->j->state_dtype, 1);
-
-    if (l->j->adamw != ADAMW_FUSED)
-        return 4 * (l->j->master_weights ? 4 : p) + 2 * g + 14 * s +
-               (l->j->master_weights ? 4 + p : 0);
-    return 2 * p + g + 4 * s + (l->j->master_weights ? 8 : 0);
-}
-
-/* Kernels that the update of n tensors is. */
-static uint32_t adamw_launches(const struct lower *l, uint64_t n)
-{
-    enum { OPERATIONS = 8 };
-
-    return l->j->adamw == ADAMW_FUSED     ? 1
-           : l->j->adamw == ADAMW_FOREACH ? OPERATIONS
-                                          : (uint32_t)n * OPERATIONS;
-}
-
-static void owned_tails(struct lower *l)
-{
-    struct work_item *items = ARENA_NEW(l->a, struct work_item, l->m->n_units);
-    struct pair *pairs = ARENA_NEW(l->a, struct pair, l->m->n_units);
-    struct work_table w = {.items = items};
-    uint32_t work, id;
-    uint64_t most = 0; /* tensors of an owned tail */
-
-    for (uint32_t u = 0; u < l->m->n_units; u++) {
-        uint64_t elements = 0, tensors = 0;
-        uint32_t first = MODEL_NONE;
-
-        for (uint32_t i = l->m->units[u].first; i < l->m->units[u].first + l->m->units[u].n; i++)
-            if (l->plan->place[i].rule == PLACE_OWNER &&
-                !layout_updates_as_matrix(l->plan, &l->m->tensors[i])) {
-                elements += l->m->tensors[i].numel;
-                tensors++;
-                first = first == MODEL_NONE ? i : first;
-            }
-        if (!elements)
-            continue;
-        most = num_max(most, tensors);
-        pairs[w.n_items] = (struct pair){w.n_items, l->plan->place[first].owner};
-        items[w.n_items++] =
-            (struct work_item){.tensor = first, .m = 1, .n = elements, .elements = elements};
-    }
-    if (!w.n_items)
-        return;
-    work_lists(l, &w, pairs, w.n_items);
-    work = program_add_work(&l->b, &w);
-    program_open_loop(&l->b, &(struct loop){.kind = LOOP_ITEM, .work = work});
-    id = elementwise_op(l, "optimizer.adamw.owned", KERNEL_ADAMW, adamw_bytes(l), 1);
-    l->p->ops[id].call.launches = adamw_launches(l, most);
-    program_op_wait(&l->b, id, (struct wait){.op = l->optimizer_begin});
-    gradient_operands(l, id, OPERAND_ITEM);
-    operand(l, id, l->states, OPERAND_ITEM, ACCESS_ADD);
-    update_operands(l, id, OPERAND_ITEM);
-    program_close_loop(&l->b);
-}
-
-void lower_tail_step(struct lower *l)
-{
-    struct op o = optimizer_op("optimizer.adamw", OP_COMPUTE);
-    uint64_t elements = 0, flat = 0, tensors = 0;
-    uint32_t id, temporary;
-    struct life lives[2] = {{.release = false}, {.release = true}};
-
-    for (uint32_t i = 0; i < l->m->n_tensors; i++) {
-        const struct tensor *t = &l->m->tensors[i];
-
-        if (layout_updates_as_matrix(l->plan, t))
-            continue;
-        tensors +=
-            l->plan->place[i].rule == PLACE_REPLICATED || l->plan->place[i].rule == PLACE_CHUNK;
-        if (l->plan->place[i].rule == PLACE_REPLICATED)
-            elements += t->numel;
-        if (l->plan->place[i].rule == PLACE_CHUNK)
-            elements += num_ceil_div(t->rows, l->shards) * t->cols;
-        if (l->plan->place[i].rule == PLACE_FLAT)
-            flat += t->numel;
-    }
-    /* A slice may hold nothing but tail: the fullest rank's share is what the slowest works. */
-    elements += num_min(flat, part_slice(l->plan));
-    tensors += flat > 0; /* a slice is updated as one */
-    if (elements) {
-        o.call = (struct kernel_call){.kernel = KERNEL_ADAMW,
-                                      .m = 1,
-                                      .n = elements,
-                                      .batch = 1,
-                                      .flops = 12 * elements,
-                                      .hbm_bytes = (uint64_t)((double)elements * adamw_bytes(l)),
-                                      .launches = adamw_launches(l, tensors)};
-        if (l->j->adamw == ADAMW_FOREACH) {
-            temporary = program_add_buffer(
-                &l->b, &(struct buffer){.name = "adamw.denominator",
-                                        .part = MEM_WORKSPACE,
-                                        .dtype = l->j->state_dtype,
-                                        .rule = SIZE_CONST,
-                                        .bytes = dtype_bytes(l->j->state_dtype, elements)});
-            lives[0].buffer = lives[1].buffer = temporary;
-            o.lives = lives;
-            o.n_lives = 2;
-        }
-        id = program_add_op(&l->b, &o);
-        program_op_wait(&l->b, id, (struct wait){.op = l->optimizer_begin});
-        gradient_operands(l, id, OPERAND_WHOLE);
-        operand(l, id, l->states, OPERAND_WHOLE, ACCESS_ADD);
-        update_operands(l, id, OPERAND_WHOLE);
-    }
-    owned_tails(l);
 }

@@ -79,7 +79,7 @@ void lower_optimizer_begin(struct lower *l);
 void lower_optimizer_end(struct lower *l);
 int lower_end(struct lower *l, struct err *e);
 
-/* ---- optimizer.c ---- */
+/* ---- optimizer.c, optimizer_tail.c ---- */
 
 /* Which ranks work which matrices. */
 enum work_rule {

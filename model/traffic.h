@@ -23,6 +23,7 @@
 #ifndef BALLAST_MODEL_TRAFFIC_H
 #define BALLAST_MODEL_TRAFFIC_H
 
+#include "model/group_shape.h"
 #include "model/program.h"
 
 struct traffic_bytes {
@@ -52,14 +53,6 @@ bool traffic_to_ranges(const struct program *p, const struct op *o, const struct
 /* Bytes of one of the n parts of an even collective's `bytes`: its pieces, each cut into n parts of whole elements. */
 uint64_t traffic_chunk(const struct collective *k, uint64_t bytes, uint32_t n);
 struct traffic_bytes traffic_get(const struct traffic *t, uint32_t rank);
-
-/* How a group lies on nodes: one of the family that touches most, for regular families all. */
-struct group_shape {
-    uint32_t n;        /* members */
-    uint32_t nodes;    /* nodes touched */
-    uint32_t per_node; /* members on a full node */
-};
-struct group_shape group_shape(const struct program *p, const struct group *g);
 
 /* Sum over a whole step, of the phases in phase_mask (1u << enum phase): algo_of names the algorithm that AUTO became (NULL: ring).
  * sent/recv of every rank into per_rank [world]. */

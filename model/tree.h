@@ -1,4 +1,4 @@
-/* model/tree.h - the trees that carry owner segments with `--gather tree`: said once, counted by traffic.c, timed by
+/* model/tree.h - the trees that carry owner segments with `--gather tree`: said once, counted by traffic_segments.c, timed by
  * sim/collective.c, walked by exec/collective.c.
  *
  * A segment goes from its root to all places of its range (members of a group in rank order; those of a node follow one
