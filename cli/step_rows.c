@@ -217,7 +217,7 @@ int step_rows_read(const struct json_at *top, struct arena *a, struct step_rows 
     if (json_is_object(top, e) || json_only_keys(top, keys, 4, e) ||
         json_enum(top, "format", formats, &format, e) || json_array(top, "rows", &array, NULL, e))
         return -1;
-    if (json_opt(at, "what", &it)) {
+    if (json_opt(top, "what", &it)) {
         if (json_str(top, "what", &what, e))
             return -1;
         set.what = arena_strdup(a, what);
