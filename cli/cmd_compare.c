@@ -77,7 +77,7 @@ static void advise(const struct block *b, struct strbuf *out)
             if (b->x[i].p.memory.driver_bytes < lean->p.memory.driver_bytes)
                 lean = &b->x[i];
         strbuf_printf(
-            out, "Nothing fits: the leanest, %s, needs %.1f GiB and 5 %% head room of %.1f GiB.\n",
+            out, "Nothing fits: the leanest, %s, needs %.1f of %.1f GiB, and 5 %% head room.\n",
             lean->plan->job.layout, (double)lean->p.memory.driver_bytes / 0x1p30,
             (double)lean->plan->cluster.device.memory_bytes / 0x1p30);
         return;

@@ -138,6 +138,8 @@ static void explain_idle(const struct plan *plan, struct strbuf *out)
     else if (plan->strategy == STRATEGY_OWNER)
         strbuf_puts(out,
                     ": that is the planner's choice; --planner ilp balances optimizer work.\n");
+    else if (plan->strategy == STRATEGY_ALLTOALL)
+        strbuf_puts(out, ": no shape has as many matrices as that.\n");
     else
         strbuf_puts(out, ": their slices hold embeddings and vectors only.\n");
 }

@@ -3,6 +3,7 @@
 #include "cli/commands.h"
 #include "cli/evaluate.h"
 #include "cli/output.h"
+#include "cli/progress.h"
 #include "cli/step_band.h"
 #include "core/num.h"
 #include "layouts/layout.h"
@@ -11,10 +12,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Lean ones first: the search for the smallest size ends at the first that fits. */
+/* Lean ones first, of these the ones that need no solver: the search for the smallest size ends at the first that fits. */
 static const char *const default_layouts[] = {
-    "owner", "zero3",       "zero3+alltoall", "hsdp+owner",  "hsdp", "hsdp+alltoall",
-    "zero2", "zero2-owner", "zero1",          "zero1-owner", "ddp"};
+    "zero3+alltoall", "zero3",       "owner", "hsdp+alltoall", "hsdp", "hsdp+owner",
+    "zero2",          "zero2-owner", "zero1", "zero1-owner",   "ddp"};
 enum { N_DEFAULT = sizeof(default_layouts) / sizeof(default_layouts[0]) };
 static const char *const recompute_names[] = {"none", "selective", "full"};
 enum { MAX_SIZES = 8 }; /* rows of the answer */
@@ -31,6 +32,8 @@ static const struct opt rows[] = {
      .type = OPT_COUNT,
      .meta = "N",
      .dflt = "128",
+     .min = 1,
+     .max = CLUSTER_MAX_NODES,
      .help = "largest cluster to look at",
      .cli_only = true},
     COMMAND_OUTPUT_ROWS,
@@ -43,14 +46,20 @@ struct search {
     enum recompute least, most;
     uint64_t max_nodes, *sizes; /* [n_sizes] nodes, ascending, that the job goes on */
     size_t n_sizes;
+    bool asked;           /* the layouts are the user's */
+    uint64_t left_out;    /* the first size that the job does not go on, or 0 */
+    struct err why;       /* ... and why not */
     struct arena *a;      /* of what is kept */
     uint64_t n_simulated; /* steps */
+    struct progress *progress;
 };
 
 /* The best of a layout at a size: the fastest recomputation that fits, else the leanest. */
 struct tried {
     struct arena a; /* owned, of the plan and what came of it; released when nothing is known */
     bool known;
+    const char *name;
+    uint64_t least; /* not known: what ranks hold all the time, where that is too much; else 0 */
     struct evaluation x;
 };
 
@@ -68,30 +77,42 @@ static bool better(const struct evaluation *x, const struct evaluation *y)
                               : x->p.memory.driver_bytes < y->p.memory.driver_bytes;
 }
 
-/* Would what ranks hold all the time be too much, however evenly it were shared out? */
-static bool too_big(const struct plan *plan, struct err *e)
+/* Would what ranks hold all the time be too much, however evenly it were shared out? `least`: these bytes, or 0. */
+static bool too_big(const struct plan *plan, uint64_t *least, struct err *e)
 {
     struct plan p = *plan;
-    uint64_t owned = 0, base;
+    uint64_t owned = 0, sum = 0;
     struct arena a;
-    bool big;
 
     arena_init(&a);
-    big = !layout_place(&p, &a, e);
-    base = big ? layout_base_bytes(&p) : 0;
-    for (uint32_t i = 0; big && i < p.model.n_tensors; i++)
-        if (p.place[i].rule == PLACE_OWNER)
-            owned += layout_resident_bytes(&p, &p.model.tensors[i]);
-    big = big && base + owned / plan_shards(&p) > p.cluster.device.memory_bytes;
+    if (!layout_place(&p, &a, e)) {
+        for (uint32_t i = 0; i < p.model.n_tensors; i++)
+            if (p.place[i].rule == PLACE_OWNER)
+                owned += layout_resident_bytes(&p, &p.model.tensors[i]);
+        sum = layout_base_bytes(&p) + owned / plan_shards(&p);
+    }
     arena_release(&a);
-    return big;
+    *least = sum > p.cluster.device.memory_bytes ? sum : 0;
+    return *least > 0;
 }
 
-/* How closely a size is looked at: all layouts; those that are not too big at sight; of these the first that fits. */
-enum look { LOOK_AT_ALL, LOOK_AT_FITTING, LOOK_FOR_ONE };
+/* In groups of all ranks it is the layout that it is made of, which is looked at too. */
+static bool redundant(const struct search *s, const struct plan *p)
+{
+    const struct layout *l;
+    enum strategy st;
+    const char *full;
+    uint32_t group;
+    struct err e;
+
+    return !s->asked &&
+           !layout_resolve(p->job.layout, p->job.optimizer, s->a, &l, &st, &full, &e) &&
+           l->groups == GROUPS_NODE &&
+           !layout_groups(l, &p->job, p->cluster.gpus_per_node, &group, &e) && group == p->job.gpus;
+}
 
 /* Owners are planned once: recomputation changes nothing for them, unless they are chosen by time. */
-static int try_layout(struct search *s, const char *layout, uint64_t nodes, enum look how,
+static int try_layout(struct search *s, const char *layout, uint64_t nodes, bool one,
                       struct tried *out, struct err *e)
 {
     struct sim_options o = {0};
@@ -100,14 +121,16 @@ static int try_layout(struct search *s, const char *layout, uint64_t nodes, enum
 
     arena_init(&out->a);
     out->known = false;
+    out->name = layout;
     plan = ARENA_NEW(&out->a, struct plan, 1);
-    if (setup_plan(s->s, nodes, layout, &out->a, plan, e))
-        goto fail;
-    plan->job.recompute = s->most;
-    if (how != LOOK_AT_ALL && too_big(plan, e)) {
+    if (setup_plan(s->s, nodes, layout, &out->a, plan, e) || redundant(s, plan) ||
+        too_big(plan, &out->least, e)) {
         arena_release(&out->a);
         return 0;
     }
+    progress_next(s->progress,
+                  arena_printf(&out->a, "%s on %llu nodes", layout, (unsigned long long)nodes));
+    plan->job.recompute = s->most;
     for (int r = (int)s->most; r >= (int)s->least; r--) {
         struct evaluation x;
 
@@ -122,7 +145,7 @@ static int try_layout(struct search *s, const char *layout, uint64_t nodes, enum
         if (!out->known || better(&x, &out->x))
             out->x = x;
         out->known = true;
-        if (!x.fits || how == LOOK_FOR_ONE)
+        if (!x.fits || one)
             break; /* less recomputation takes more */
     }
     return 0;
@@ -132,52 +155,52 @@ fail:
     return -1;
 }
 
-/* Sizes that a global batch or a shard group divides; when there are none, why not. */
+/* Sizes that a global batch or a shard group divides for some layout; none at all, or none for a layout that was asked for, is
+ * an error. */
 static int find_sizes(struct search *s, struct err *e)
 {
+    bool *goes = ARENA_NEW(s->a, bool, s->n_layouts);
+
     s->sizes = ARENA_NEW(s->a, uint64_t, s->max_nodes);
     for (uint64_t n = 1; n <= s->max_nodes; n++) {
-        struct plan plan;
-        struct arena a;
-        struct err why;
+        bool any = false;
 
-        arena_init(&a);
-        if (!setup_plan(s->s, n, s->layouts[0], &a, &plan, &why))
+        for (size_t i = 0; i < s->n_layouts && (!any || !goes[i]); i++) {
+            struct plan plan;
+            struct arena a;
+            struct err why;
+
+            arena_init(&a);
+            if (!setup_plan(s->s, n, s->layouts[i], &a, &plan, &why))
+                any = goes[i] = true;
+            else if (!s->left_out || (!any && n == s->left_out))
+                s->left_out = n, s->why = why;
+            arena_release(&a);
+        }
+        if (any)
             s->sizes[s->n_sizes++] = n;
-        else if (n == 1)
-            *e = why;
-        arena_release(&a);
     }
-    return s->n_sizes ? 0 : -1;
-}
-
-/* In groups of a node, on one node, it is the layout that it is made of. */
-static bool redundant(const struct search *s, const char *layout, uint64_t nodes)
-{
-    const struct layout *l;
-    enum strategy st;
-    const char *full;
-    struct err e;
-
-    return nodes == 1 && s->n_layouts > 1 && !s->s->job.shard_group &&
-           !layout_resolve(layout, s->s->job.optimizer, s->a, &l, &st, &full, &e) &&
-           l->groups == GROUPS_NODE;
-}
-
-/* The layouts at one size, of[n_layouts]; on failure nothing is left to release. */
-static int look(struct search *s, uint64_t nodes, enum look how, struct tried *of, struct err *e)
-{
     for (size_t i = 0; i < s->n_layouts; i++)
-        of[i].known = false;
+        if (!goes[i] && (s->asked || !s->n_sizes)) {
+            *e = s->why;
+            return -1;
+        }
+    if (s->n_sizes == s->max_nodes)
+        s->left_out = 0;
+    return 0;
+}
+
+/* The layouts at one size, of[n_layouts], or with `one` those up to the first that fits; on failure nothing is left to release. */
+static int look(struct search *s, uint64_t nodes, bool one, struct tried *of, struct err *e)
+{
+    memset(of, 0, s->n_layouts * sizeof(*of));
     for (size_t i = 0; i < s->n_layouts; i++) {
-        if (redundant(s, s->layouts[i], nodes))
-            continue;
-        if (try_layout(s, s->layouts[i], nodes, how, &of[i], e)) {
+        if (try_layout(s, s->layouts[i], nodes, one, &of[i], e)) {
             while (i--)
                 tried_release(&of[i]);
             return -1;
         }
-        if (how == LOOK_FOR_ONE && of[i].known && of[i].x.fits)
+        if (one && of[i].known && of[i].x.fits)
             break;
     }
     return 0;
@@ -187,7 +210,7 @@ static int look(struct search *s, uint64_t nodes, enum look how, struct tried *o
 static int any_fits(struct search *s, uint64_t nodes, bool *fits, struct err *e)
 {
     struct tried *of = MEM_NEW(struct tried, s->n_layouts);
-    int status = look(s, nodes, LOOK_FOR_ONE, of, e);
+    int status = look(s, nodes, true, of, e);
 
     *fits = false;
     for (size_t i = 0; i < s->n_layouts && !status; i++) {
@@ -235,9 +258,10 @@ static int smallest(struct search *s, size_t *index, struct err *e)
 struct answer {
     struct tried size[MAX_SIZES]; /* the best at the smallest size, then at twice the nodes each */
     size_t n;
-    struct tried *
-        layout; /* at the smallest size, or where nothing fits the largest: the best of each, fastest first */
-    size_t n_layouts;
+    /* At the smallest size, or where nothing fits at the largest: the best of each layout, fastest first, then those that are
+     * too big at sight. */
+    struct tried *layout;
+    size_t n_layouts, n_too_big;
 };
 
 static void answer_release(struct answer *w)
@@ -256,19 +280,18 @@ static int by_rate(const void *x, const void *y)
     if (a->known != b->known)
         return a->known ? -1 : 1;
     if (!a->known)
-        return 0;
+        return a->least != b->least ? (a->least > b->least ? -1 : 1) : 0;
     if (a->x.fits != b->x.fits)
         return a->x.fits ? -1 : 1;
     if (a->x.p.step_ps != b->x.p.step_ps)
         return a->x.p.step_ps < b->x.p.step_ps ? -1 : 1;
-    return strcmp(a->x.plan->job.layout, b->x.plan->job.layout);
+    return strcmp(a->name, b->name);
 }
 
 /* The best of a size in of[0], the others behind it by speed, those of which nothing is known last. */
-static int look_sorted(struct search *s, uint64_t nodes, enum look how, struct tried *of,
-                       struct err *e)
+static int look_sorted(struct search *s, uint64_t nodes, struct tried *of, struct err *e)
 {
-    if (look(s, nodes, how, of, e))
+    if (look(s, nodes, false, of, e))
         return -1;
     qsort(of, s->n_layouts, sizeof(*of), by_rate);
     return 0;
@@ -280,16 +303,19 @@ static int fill(struct search *s, size_t index, struct answer *w, struct err *e)
     int status = 0;
 
     w->layout = MEM_NEW(struct tried, s->n_layouts);
-    if (look_sorted(s, s->sizes[num_min(index, s->n_sizes - 1)], LOOK_AT_ALL, w->layout, e))
+    if (look_sorted(s, s->sizes[num_min(index, s->n_sizes - 1)], w->layout, e))
         status = -1;
     while (!status && w->n_layouts < s->n_layouts && w->layout[w->n_layouts].known)
         w->n_layouts++;
+    while (!status && w->n_layouts + w->n_too_big < s->n_layouts &&
+           w->layout[w->n_layouts + w->n_too_big].least)
+        w->n_too_big++;
     if (!status && index < s->n_sizes)
         w->size[w->n++] = w->layout[0];
     for (size_t at = index + 1; !status && at < s->n_sizes && w->n < MAX_SIZES; at++) {
         if (s->sizes[at] < 2 * w->size[w->n - 1].x.plan->job.nodes)
             continue;
-        status = look_sorted(s, s->sizes[at], LOOK_AT_FITTING, of, e);
+        status = look_sorted(s, s->sizes[at], of, e);
         for (size_t i = 0; i < s->n_layouts && !status; i++)
             if (i == 0 && of[i].known && of[i].x.fits) /* buckets grow with the ranks */
                 w->size[w->n++] = of[i];
@@ -342,7 +368,7 @@ static void row(struct table *t, const struct evaluation *x, double rate)
         table_set_u64(t, "nodes", p->job.nodes);
         table_set_u64(t, "gpus", p->job.gpus);
         table_set_u64(t, "tokens_per_s", (uint64_t)(x->tokens_per_s_per_gpu * p->job.gpus + 0.5));
-        table_set_double(t, "scaling_percent", 100 * x->tokens_per_s_per_gpu / rate);
+        table_set_double(t, "scaling_percent", 100 * (x->tokens_per_s_per_gpu / rate));
     } else {
         table_set_bool(t, "fits", x->fits);
         table_set_str(t, "bottleneck", x->bottleneck);
@@ -380,7 +406,7 @@ static void full_rows(const struct tried *of, size_t n, double rate, struct aren
         evaluate_row(t, x);
         table_set_str(t, "recompute", recompute_names[x->plan->job.recompute]);
         table_set_double(t, "tokens_per_s", x->tokens_per_s_per_gpu * x->plan->job.gpus);
-        table_set_double(t, "scaling_percent", 100 * x->tokens_per_s_per_gpu / rate);
+        table_set_double(t, "scaling_percent", 100 * (x->tokens_per_s_per_gpu / rate));
     }
 }
 
@@ -402,6 +428,30 @@ static void print_table(const struct tried *of, size_t n, int in, enum table_for
     table_release(&t);
 }
 
+static const char *nodes_text(uint64_t n)
+{
+    return n == 1 ? "node" : "nodes";
+}
+
+/* What was not looked at, and why. */
+static void print_left_out(const struct search *s, const struct answer *w, struct strbuf *out)
+{
+    if (w->n_too_big)
+        strbuf_puts(out, "Too big by what ranks hold all the time, and not simulated:");
+    for (size_t i = 0; i < w->n_too_big; i++) {
+        const struct tried *t = &w->layout[w->n_layouts + i];
+
+        strbuf_printf(out, "%s %s (%.0f GiB)", i ? "," : "", t->name, (double)t->least / 0x1p30);
+    }
+    if (w->n_too_big)
+        strbuf_puts(out, ".\n");
+    if (s->left_out)
+        strbuf_printf(out, "%llu of %llu sizes left out: on %llu %s %s.\n",
+                      (unsigned long long)(s->max_nodes - s->n_sizes),
+                      (unsigned long long)s->max_nodes, (unsigned long long)s->left_out,
+                      nodes_text(s->left_out), s->why.msg);
+}
+
 static void print_text(const struct search *s, const struct answer *w, enum table_format f,
                        struct strbuf *out)
 {
@@ -412,14 +462,15 @@ static void print_text(const struct search *s, const struct answer *w, enum tabl
     evaluate_title(x->plan, out);
     strbuf_printf(out, "\nThe smallest size that holds it, and at least twice the nodes each:\n\n");
     print_table(w->size, w->n, OF_SIZES, f, rate, out);
-    strbuf_printf(out, "\nOn %u node%s, the best of each layout:\n\n", j->nodes,
-                  j->nodes == 1 ? "" : "s");
+    strbuf_printf(out, "\nOn %u %s, the best of each layout:\n\n", j->nodes, nodes_text(j->nodes));
     print_table(w->layout, w->n_layouts, OF_LAYOUTS, f, rate, out);
+    strbuf_puts(out, "\n");
+    print_left_out(s, w, out);
     strbuf_printf(out,
-                  "\nTake %s with --recompute %s on %u node%s (%u GPUs): %.1f ms a step, %.1f of "
+                  "Take %s with --recompute %s on %u %s (%u GPUs): %.1f ms a step, %.1f of "
                   "%.1f GiB.\n",
-                  j->layout, recompute_names[j->recompute], j->nodes, j->nodes == 1 ? "" : "s",
-                  j->gpus, (double)x->p.step_ps / 1e9, (double)x->p.memory.driver_bytes / 0x1p30,
+                  j->layout, recompute_names[j->recompute], j->nodes, nodes_text(j->nodes), j->gpus,
+                  (double)x->p.step_ps / 1e9, (double)x->p.memory.driver_bytes / 0x1p30,
                   (double)x->plan->cluster.device.memory_bytes / 0x1p30);
     strbuf_printf(out,
                   "%llu steps simulated; fits: 5 %% head room. scaling: tokens a second and GPU "
@@ -431,19 +482,29 @@ static void print_text(const struct search *s, const struct answer *w, enum tabl
 
 static void print_nothing(const struct search *s, const struct answer *w, struct strbuf *out)
 {
-    const struct evaluation *lean = &w->layout[0].x;
-    const struct job *j;
+    uint64_t bytes = UINT64_MAX;
+    const char *name = NULL, *recompute = "full";
+    bool simulated = false;
 
-    for (size_t i = 1; i < w->n_layouts; i++)
-        if (better(&w->layout[i].x, lean))
-            lean = &w->layout[i].x;
-    j = &lean->plan->job;
+    for (size_t i = 0; i < w->n_layouts + w->n_too_big; i++) {
+        const struct tried *t = &w->layout[i];
+        uint64_t needs = t->known ? t->x.p.memory.driver_bytes : t->least;
+
+        if (needs >= bytes)
+            continue;
+        bytes = needs;
+        name = t->name;
+        simulated = t->known;
+        recompute = recompute_names[t->known ? t->x.plan->job.recompute : s->most];
+    }
     strbuf_printf(out,
-                  "Nothing fits on up to %llu nodes: the leanest, %s with --recompute %s, needs "
-                  "%.1f GiB on %u and 5 %% head room of %.1f GiB.\n",
-                  (unsigned long long)s->max_nodes, j->layout, recompute_names[j->recompute],
-                  (double)lean->p.memory.driver_bytes / 0x1p30, j->nodes,
+                  "Nothing fits on up to %llu %s: the leanest on %llu, %s with --recompute %s, "
+                  "needs %s%.1f of %.1f GiB, and 5 %% head room.\n",
+                  (unsigned long long)s->max_nodes, nodes_text(s->max_nodes),
+                  (unsigned long long)s->sizes[s->n_sizes - 1], name, recompute,
+                  simulated ? "" : "more than ", (double)bytes / 0x1p30,
                   (double)s->s->cluster.device.memory_bytes / 0x1p30);
+    print_left_out(s, w, out);
 }
 
 static void print_rows(const struct search *s, const struct answer *w, enum table_format f,
@@ -455,14 +516,22 @@ static void print_rows(const struct search *s, const struct answer *w, enum tabl
     full_rows(w->size, w->n, rate, s->a, &sizes);
     full_rows(w->layout, w->n_layouts, rate, s->a, &layouts);
     if (f == TABLE_AS_JSON) {
-        cJSON *doc = output_document("ballast-recommend", 1, argc, argv);
+        cJSON *doc = output_document("ballast-recommend", 1, argc, argv), *big;
 
         json_add_str(doc, "model", s->s->model.name);
         json_add_str(doc, "cluster", s->s->cluster.name);
         json_add_u64(doc, "max_nodes", s->max_nodes);
+        json_add_u64(doc, "sizes", s->n_sizes);
         json_add_u64(doc, "simulated", s->n_simulated);
         json_add_tree(doc, "rows", table_to_json(&sizes));
         json_add_tree(doc, "layouts", table_to_json(&layouts));
+        big = json_add_array(doc, "too_big");
+        for (size_t i = 0; i < w->n_too_big; i++) {
+            cJSON *o = json_add_object(big, NULL);
+
+            json_add_str(o, "layout", w->layout[w->n_layouts + i].name);
+            json_add_double(o, "least_gib", (double)w->layout[w->n_layouts + i].least / 0x1p30);
+        }
         json_print(doc, true, out);
         strbuf_puts(out, "\n");
         json_free(doc);
@@ -494,7 +563,9 @@ static void choose_layouts(struct search *s, const struct opt_val *asked)
         if (layout_resolve(default_layouts[i], s->s->job.optimizer, s->a, &l, &st,
                            &full[s->n_layouts], &why))
             continue;
-        seen = s->s->job.optimizer == OPTIMIZER_ADAMW && st == STRATEGY_OWNER; /* cut freely */
+        /* nothing to own, nothing to rebuild */
+        seen = s->s->job.optimizer == OPTIMIZER_ADAMW &&
+               (st == STRATEGY_OWNER || strchr(default_layouts[i], '+'));
         for (size_t k = 0; k < s->n_layouts; k++)
             seen |= !strcmp(full[k], full[s->n_layouts]);
         if (!seen)
@@ -506,29 +577,34 @@ static int recommend(struct setup *s, const struct opts *o, int argc, char **arg
                      struct strbuf *out, struct err *e)
 {
     static const char *const found[] = {"nodes", "gpus"};
+    struct progress progress;
     enum table_format f = (enum table_format)opts_get(o, "format")->u64;
-    bool asked = opts_get(o, "recompute")->set;
+    bool given = opts_get(o, "recompute")->set;
     struct search x = {.s = s,
-                       .least = asked ? s->job.recompute : RECOMPUTE_NONE,
-                       .most = asked ? s->job.recompute : RECOMPUTE_FULL,
+                       .least = given ? s->job.recompute : RECOMPUTE_NONE,
+                       .most = given ? s->job.recompute : RECOMPUTE_FULL,
                        .max_nodes = opts_get(o, "max-nodes")->u64,
+                       .asked = opts_get(o, "layouts")->set,
+                       .progress = &progress,
                        .a = &s->arena};
     struct answer w = {.n = 0};
     size_t index;
     bool fits;
+    int status;
 
     for (size_t i = 0; i < sizeof(found) / sizeof(found[0]); i++)
-        if (opts_get(o, found[i])->set)
+        if (opts_get(o, found[i])->set == OPT_FROM_CLI) /* a job file serves other commands too */
             return err_set(e, opts_fault(o, found[i]),
                            "%s has no place here: recommend finds the size, up to --max-nodes",
                            opts_said(o, found[i]).s);
-    if (!x.max_nodes)
-        return err_set(e, ERR_USAGE, "--max-nodes 0: expected at least 1");
+    s->whole_nodes = true;
     choose_layouts(&x, opts_get(o, "layouts"));
-    if (setup_check_used(s, x.layouts, x.n_layouts, e) || find_sizes(&x, e) ||
-        smallest(&x, &index, e))
+    if (setup_check_used(s, x.layouts, x.n_layouts, e) || find_sizes(&x, e))
         return -1;
-    if (fill(&x, index, &w, e)) {
+    progress_begin(&progress, "step", 0);
+    status = smallest(&x, &index, e) || fill(&x, index, &w, e);
+    progress_end(&progress);
+    if (status) {
         answer_release(&w);
         return -1;
     }

@@ -36,9 +36,11 @@ void progress_next_at(struct progress *p, const char *name, double now_s)
         return;
     p->said_s = now_s;
     p->showing = p->terminal;
-    fprintf(p->to, "%s%s %zu of %zu after %.0f s", p->terminal ? "\r\033[K" : "", p->what, p->done,
-            p->n, spent_s);
-    if (done)
+    fprintf(p->to, "%s%s %zu", p->terminal ? "\r\033[K" : "", p->what, p->done);
+    if (p->n)
+        fprintf(p->to, " of %zu", p->n);
+    fprintf(p->to, " after %.0f s", spent_s);
+    if (done && p->n)
         fprintf(p->to, ", about %.0f s more", spent_s / (double)done * (double)(p->n - done));
     fprintf(p->to, ": %s%s", name, p->terminal ? "" : "\n");
     fflush(p->to);

@@ -19,7 +19,7 @@ struct progress {
     bool showing; /* a line that is to be written over */
 };
 
-/* n pieces of work begin now, to be told on stderr. */
+/* n pieces of work begin now, to be told on stderr; 0: nobody knows how many. */
 void progress_begin(struct progress *p, const char *what, size_t n);
 /* The next piece, called `name`, begins. */
 void progress_next(struct progress *p, const char *name);

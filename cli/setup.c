@@ -439,7 +439,8 @@ static int read_job(struct setup *s, struct err *e)
     if (j->fp8 && j->param_dtype == DTYPE_FP32)
         return err_set(e, ERR_INVALID, "%s yes: parameters are fp32, expected bf16 or fp16",
                        opts_said(o, "fp8").s);
-    if (learned_positions(&s->model) && j->seq_len > s->model.max_seq_len) {
+    /* a stack without an embedding has no table of positions */
+    if (learned_positions(&s->model) && s->model.max_seq_len && j->seq_len > s->model.max_seq_len) {
         if (opts_get(o, "seq-len")->set)
             return err_set(e, ERR_INVALID, "%s %llu: '%s' has learned positions for %llu tokens",
                            opts_said(o, "seq-len").s, (unsigned long long)j->seq_len, s->model.name,
@@ -541,14 +542,14 @@ static int resolve_size(const struct setup *s, uint64_t nodes, struct job *j, st
     uint64_t gpn = s->cluster.gpus_per_node, gpus = v->u64;
 
     /* of a pair that differs, what the command line says beats what a job file says */
-    if (v->set && nodes && num_ceil_div(gpus, gpn) != nodes &&
+    if (v->set && nodes && !s->whole_nodes && num_ceil_div(gpus, gpn) != nodes &&
         v->set != opts_get(s->opts, "nodes")->set) {
         if (v->set == OPT_FROM_JSON)
             gpus = nodes * gpn;
         else
             nodes = 0;
     }
-    if (!v->set)
+    if (!v->set || s->whole_nodes)
         gpus = (nodes ? nodes : 1) * gpn;
     if (gpus > MAX_GPUS)
         return err_set(e, ERR_INVALID, "%llu GPUs are more than 2^24", (unsigned long long)gpus);

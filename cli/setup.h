@@ -16,6 +16,8 @@ struct setup {
     struct model model;
     struct cluster cluster; /* one node; see setup_plan */
     struct job job;         /* but for nodes, gpus, layout and what depends on them */
+    bool
+        whole_nodes; /* a size is what setup_plan() is told, whatever a job file says of nodes and GPUs */
     bool some_have_groups; /* of the layouts that setup_check_used() saw: --shard-group is theirs */
 };
 

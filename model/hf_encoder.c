@@ -265,10 +265,16 @@ static void t5_stack(struct hf *h, const struct hf_layer *like, enum stack_kind 
 
 static int read_t5(struct hf *h, struct err *e)
 {
+    struct json_at list, name;
     struct hf_layer l = {0}, of[4];
     uint64_t decoder, buckets, dim, heads;
     uint8_t *which;
 
+    if (hf_has(h, "architectures", &list) && json_first(&list, &name) &&
+        cJSON_IsString(name.node) && strstr(name.node->valuestring, "EncoderModel"))
+        return json_err(&name, ERR_UNSUPPORTED, e,
+                        "is '%.40s', an encoder alone; expected an encoder and a decoder",
+                        name.node->valuestring);
     l.c.kind = UNIT_LAYER;
     l.c.position = POSITION_RELATIVE;
     l.norm1 = l.norm2 = true;

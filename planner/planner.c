@@ -135,10 +135,13 @@ static void spread_loads(struct plan *plan)
     layout_loads(plan, plan->load_flops, plan->load_bytes);
     for (uint32_t r = 0; r < plan->world; r++) {
         plan->flops_max = num_max(plan->flops_max, plan->load_flops[r]);
-        plan->flops_mean += (double)plan->load_flops[r] / plan->world;
+        plan->flops_mean += (double)plan->load_flops[r];
         plan->bytes_max = num_max(plan->bytes_max, plan->load_bytes[r]);
-        plan->bytes_mean += (double)plan->load_bytes[r] / plan->world;
+        plan->bytes_mean += (double)plan->load_bytes[r];
     }
+    /* a mean is not rounded above the largest */
+    plan->flops_mean = fmin(plan->flops_mean / plan->world, (double)plan->flops_max);
+    plan->bytes_mean = fmin(plan->bytes_mean / plan->world, (double)plan->bytes_max);
     plan->bound = plan->flops_max;
     plan->optimal = plan->reproducible = true;
     plan->solver = "by rule";

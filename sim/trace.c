@@ -16,6 +16,8 @@ static void write_event(FILE *f, const struct program *p, uint32_t pid,
                         const struct sim_instance *x)
 {
     const struct op *o = &p->ops[x->id.op];
+    bool segments = o->coll.kind == COLL_SEGMENT_GATHER || o->coll.kind == COLL_SEGMENT_REDUCE;
+    const char *algo = segments && x->algo ? coll_algo_name(x->algo) : NULL;
 
     fprintf(f,
             "{\"ph\":\"X\",\"name\":\"%s\",\"cat\":\"%s\",\"pid\":%u,\"tid\":%u,\"ts\":%.6f,"
@@ -23,8 +25,7 @@ static void write_event(FILE *f, const struct program *p, uint32_t pid,
             "\"args\":{\"op\":%u,\"unit\":%u,\"micro_batch\":%u,\"item\":%u%s%s%s}},\n",
             o->name, phase_name(o->phase), pid, (unsigned)o->stream, (double)x->start_ps / 1e6,
             (double)(x->end_ps - x->start_ps) / 1e6, x->id.op, x->id.unit, x->id.micro, x->id.item,
-            x->algo ? ",\"algorithm\":\"" : "", x->algo ? coll_algo_name(x->algo) : "",
-            x->algo ? "\"" : "");
+            algo ? ",\"algorithm\":\"" : "", algo ? algo : "", algo ? "\"" : "");
 }
 
 int sim_write_processes(const char *path, const struct program *p,

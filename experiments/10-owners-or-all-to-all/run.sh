@@ -1,7 +1,7 @@
 #!/bin/sh
 # Qwen3-32B with Muon on 8 ... 1,024 GPUs: the optimizer's step under stock, gather, all-to-all and owners, and what the whole step takes under
 # all-to-all, next to owners, on networks of 200, 100 and 50 GB/s a node.
-# Expected: half a minute; the tables of README.md, strategies.svg and .png.
+# Expected: a few seconds; the tables of README.md, strategies.svg and .png.
 here=$(cd "$(dirname "$0")" && pwd) && cd "$here/../.." && . experiments/common.sh || exit 1
 model=qwen3-32b
 

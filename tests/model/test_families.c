@@ -790,6 +790,8 @@ START_TEST(what_changes_a_family_is_refused_by_name)
         {"{\"model_type\":\"roberta\",\"hidden_size\":64,\"num_hidden_layers\":1,"
          "\"num_attention_heads\":4,\"intermediate_size\":9,\"max_position_embeddings\":2}",
          {"max_position_embeddings is 2", "pad_token_id + 1 = 2"}},
+        {"{\"model_type\":\"t5\",\"architectures\":[\"T5EncoderModel\"]}",
+         {"architectures[0] is 'T5EncoderModel'", "an encoder alone"}},
         {"{\"model_type\":\"t5\",\"is_encoder_decoder\":false}",
          {"is_encoder_decoder is false", "an encoder or a decoder alone"}},
         {"{\"model_type\":\"t5\",\"d_model\":64,\"d_kv\":8,\"d_ff\":9,\"num_layers\":1,"
