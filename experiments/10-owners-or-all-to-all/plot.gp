@@ -7,7 +7,7 @@ set logscale x 2
 set key below left maxrows 4
 set xrange [7:1200]
 set xtics (8, 16, 32, 64, 128, 256, 512, 1024)
-set xlabel "GPUs, 8 A100 a node"
+set xlabel "GPUs, 8 A100 a node" offset 0,0.7
 set grid xtics ytics lc rgb "#dddddd" lt 1
 set logscale y
 set format y "%g"
