@@ -12,13 +12,8 @@
 static const char *const default_layouts[] = {"ddp", "zero1", "zero1-owner", "zero3", "owner"};
 
 static const struct opt rows[] = {
-    {.name = "layouts",
-     .letter = 'l',
-     .alias = "layout",
-     .type = OPT_LIST,
-     .meta = "A,B,...",
-     .dflt_note = "ddp,zero1,zero1-owner,zero3,owner",
-     .help = "layouts to compare; 'list' shows all"},
+    COMMAND_LAYOUTS_ROW("ddp,zero1,zero1-owner,zero3,owner",
+                        "layouts to compare; 'list' shows all"),
     {.name = "plot",
      .type = OPT_STRING,
      .meta = "PREFIX",

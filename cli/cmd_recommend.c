@@ -21,13 +21,8 @@ static const char *const recompute_names[] = {"none", "selective", "full"};
 enum { MAX_SIZES = 8 }; /* rows of the answer */
 
 static const struct opt rows[] = {
-    {.name = "layouts",
-     .letter = 'l',
-     .alias = "layout",
-     .type = OPT_LIST,
-     .meta = "A,B,...",
-     .dflt_note = "all but those that rebuild every matrix on every rank",
-     .help = "layouts to choose from; 'list' shows all"},
+    COMMAND_LAYOUTS_ROW("all but those that rebuild every matrix on every rank",
+                        "layouts to choose from; 'list' shows all"),
     {.name = "max-nodes",
      .type = OPT_COUNT,
      .meta = "N",

@@ -52,4 +52,11 @@ int command_plain(const struct plain_command *c, int argc, char **argv, struct e
          .cli_only = true},                                                                        \
         OPT_HELP_ROW
 
+/* The row of the layouts that a command takes several of. */
+#define COMMAND_LAYOUTS_ROW(note, text)                                                            \
+    {                                                                                              \
+        .name = "layouts", .letter = 'l', .alias = "layout", .type = OPT_LIST, .meta = "A,B,...",  \
+        .dflt_note = note, .help = text                                                            \
+    }
+
 #endif
