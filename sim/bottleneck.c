@@ -186,6 +186,11 @@ int64_t bottleneck_next_ps(const struct bottleneck *b)
     return b->ends.len ? b->ends.items[0].key : INT64_MAX;
 }
 
+uint32_t bottleneck_next(const struct bottleneck *b)
+{
+    return b->ends.len ? b->flows[b->links[b->ends.items[0].id].held[0].slot].id : UINT32_MAX;
+}
+
 uint32_t bottleneck_take_ends(struct bottleneck *b, const uint32_t **ids)
 {
     uint32_t n = 0, first, l, i;
@@ -404,7 +409,7 @@ static void mark_least(struct bottleneck *b, uint32_t slot)
 }
 
 /* Ends of links that were touched: one by one, or where they are many, all at once. */
-static uint32_t set_ends(struct bottleneck *b)
+static void set_ends(struct bottleneck *b)
 {
     bool many = b->n_noted > b->ends.len / 4;
     int64_t end_ps;
@@ -419,8 +424,6 @@ static uint32_t set_ends(struct bottleneck *b)
         if (!b->links[l].n_held)
             continue;
         end_ps = bottleneck_end_ps(b, l);
-        if (end_ps < 0)
-            return b->flows[b->links[l].held[0].slot].id;
         if (many)
             keyheap_put(&b->ends, l, end_ps);
         else
@@ -429,7 +432,6 @@ static uint32_t set_ends(struct bottleneck *b)
     if (many)
         keyheap_order(&b->ends);
     b->n_noted = 0;
-    return UINT32_MAX;
 }
 
 static void queue_push(struct bottleneck *b, uint32_t l)
@@ -474,7 +476,7 @@ static uint32_t next_link(struct bottleneck *b)
     return l;
 }
 
-uint32_t bottleneck_solve(struct bottleneck *b)
+void bottleneck_solve(struct bottleneck *b)
 {
     uint64_t n_left = ENOUGH * (uint64_t)b->n_links;
 
@@ -486,7 +488,7 @@ uint32_t bottleneck_solve(struct bottleneck *b)
         settle(b, next_link(b));
     }
     bottleneck_look_around(b);
-    return set_ends(b);
+    set_ends(b);
 }
 
 double bottleneck_rate(const struct bottleneck *b, uint32_t slot)

@@ -47,8 +47,10 @@ void bottleneck_capacity(struct bottleneck *b, uint32_t link, double capacity);
 
 /* Time goes on to now_ps, which is not before what it was. */
 void bottleneck_advance(struct bottleneck *b, int64_t now_ps);
-/* When the next flow ends, INT64_MAX: none runs. */
+/* When the next flow ends; INT64_MAX: none runs, or none of those that run ends before 2^63 ps at its rate of now. Its id, or
+ * UINT32_MAX. */
 int64_t bottleneck_next_ps(const struct bottleneck *b);
+uint32_t bottleneck_next(const struct bottleneck *b);
 /* All flows that end now leave. Returns how many; *ids lists them, valid until the next call. */
 uint32_t bottleneck_take_ends(struct bottleneck *b, const uint32_t **ids);
 /* A flow of `work` units and a weight > 0 starts now, over links[n] that differ, n > 0. Returns its slot; slots are used
@@ -57,8 +59,8 @@ uint32_t bottleneck_start(struct bottleneck *b, uint32_t id, const uint32_t *lin
                           double work, double weight);
 /* It leaves before its end. Not between its start and the next solve. */
 void bottleneck_stop(struct bottleneck *b, uint32_t slot);
-/* Bring levels and ends up to date. Returns UINT32_MAX, or the id of a flow that ends beyond 2^63 ps. */
-uint32_t bottleneck_solve(struct bottleneck *b);
+/* Bring levels and ends up to date. */
+void bottleneck_solve(struct bottleneck *b);
 /* After bottleneck_solve(). */
 double bottleneck_rate(const struct bottleneck *b, uint32_t slot);
 

@@ -80,7 +80,7 @@ int64_t bottleneck_end_ps(const struct bottleneck *b, uint32_t l)
         return k->since_ps;
     ps = (left * (1 - ROUND_REL) - ROUND_CLOCK * k->clock) / b->level[l] - ROUND_PS;
     if (ps >= (double)(INT64_MAX - k->since_ps))
-        return -1;
+        return INT64_MAX;
     whole = (int64_t)ps; /* ceil() without the call */
     whole += (double)whole < ps;
     return k->since_ps + (whole > 0 ? whole : 0);

@@ -210,7 +210,8 @@ static inline double add_up(const struct bottleneck *b, uint32_t l, double *top)
 void bottleneck_hold(struct bottleneck *b, uint32_t l, uint32_t slot, double left);
 /* It holds no longer what stands at that place of its heap; its clock may show anything. */
 void bottleneck_unhold(struct bottleneck *b, uint32_t l, uint32_t at);
-/* When the first flow that link l holds ends, as seen when its clock was read; negative: beyond 2^63 ps. */
+/* When the first flow that link l holds ends, as seen when its clock was read; INT64_MAX: beyond 2^63 ps, as long as nothing
+ * changes its level. */
 int64_t bottleneck_end_ps(const struct bottleneck *b, uint32_t l);
 
 /* sim/bottleneck_tally.c */

@@ -335,8 +335,8 @@ static int start(struct fluid *f, uint32_t id, int64_t now_ps, struct err *e)
     return 0;
 }
 
-/* The rate of a slot has changed: bring its progress up to date and move its end. */
-static int reschedule(struct fluid *f, uint32_t slot, int64_t now_ps, struct err *e)
+/* The rate of a slot has changed: bring its progress up to date and move its end, which may be beyond all time at the rate of now. */
+static void reschedule(struct fluid *f, uint32_t slot, int64_t now_ps)
 {
     struct progress *p = &f->progress[slot];
     uint32_t id = maxmin_id(f->shares, slot);
@@ -349,10 +349,7 @@ static int reschedule(struct fluid *f, uint32_t slot, int64_t now_ps, struct err
     q = ceil(q * (1 - ROUND_REL) - ROUND_PS);
     if (q < 0)
         q = 0;
-    if (q >= (double)(INT64_MAX - now_ps))
-        return late(f, id, "ends", e);
-    keyheap_set(&f->ends, slot, now_ps + (int64_t)q);
-    return 0;
+    keyheap_set(&f->ends, slot, q < (double)(INT64_MAX - now_ps) ? now_ps + (int64_t)q : INT64_MAX);
 }
 
 static int take_flow_ends(struct fluid *f, int64_t now_ps, struct err *e)
@@ -406,13 +403,12 @@ static int step(struct fluid *f, int64_t now_ps, struct err *e)
             return -1;
     }
     if (f->flows) {
-        n = bottleneck_solve(f->flows);
-        return n == NONE ? 0 : late(f, n, "ends", e);
+        bottleneck_solve(f->flows);
+        return 0;
     }
     n = maxmin_solve(f->shares, &slots);
     for (i = 0; i < n; i++)
-        if (reschedule(f, slots[i], now_ps, e))
-            return -1;
+        reschedule(f, slots[i], now_ps);
     return 0;
 }
 
@@ -594,6 +590,14 @@ static int64_t next_end_ps(const struct fluid *f)
     return f->ends.len ? f->ends.items[0].key : INT64_MAX;
 }
 
+/* An activity that runs, or NONE. */
+static uint32_t running(const struct fluid *f)
+{
+    if (f->flows)
+        return bottleneck_next(f->flows);
+    return f->ends.len ? maxmin_id(f->shares, f->ends.items[0].id) : NONE;
+}
+
 int fluid_run(struct fluid *f, struct err *e)
 {
     const struct activity *a;
@@ -624,6 +628,8 @@ int fluid_run(struct fluid *f, struct err *e)
         if (step(f, now_ps, e))
             return -1;
     }
+    if (f->n_ended < f->n_activities && running(f) != NONE)
+        return late(f, running(f), "ends", e);
     if (f->n_ended < f->n_activities)
         return refuse_circle(f, e);
     return 0;
