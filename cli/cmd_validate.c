@@ -346,6 +346,10 @@ static int validate(const struct opts *o, struct arena *a, int argc, char **argv
         status = read_bundled(opts_get(o, "cluster")->text, a, &v, e);
     for (size_t i = 0; i < o->n_pos && !status; i++)
         status = read_file(o->pos[i], opts_get(o, "cluster")->text, a, &v, e);
+    if (!status && opts_get(o, "cluster")->set && !v.n_tables)
+        status = err_set(e, ERR_USAGE,
+                         "--cluster has no effect: rows of steps name their clusters, and there is "
+                         "no table of collectives here");
     if (!status)
         print(&v, (enum table_format)opts_get(o, "format")->u64, opts_get(o, "rows")->u64, argc,
               argv, out);

@@ -105,25 +105,27 @@ static void say_common(const struct step_row *rows, size_t n, struct strbuf *out
 static void say_errors(const struct step_row *rows, size_t n, struct strbuf *out)
 {
     double sum = 0, most = 0;
-    size_t predicted = 0, apart = 0;
+    size_t predicted = 0, scored = 0, apart = 0;
 
     for (size_t i = 0; i < n; i++)
         apart += rows[i].distrust != NULL;
     for (size_t i = 0; i < n; i++)
-        if (!rows[i].skipped) {
+        if (!rows[i].skipped && (!rows[i].distrust || apart == n)) {
             double error = fabs(100 * (rows[i].predicted / rows[i].value - 1));
 
-            predicted++;
+            scored++;
             sum += error;
             most = fmax(most, error);
         }
     strbuf_printf(out, "%zu row%s", n, n == 1 ? "" : "s");
+    for (size_t i = 0; i < n; i++)
+        predicted += !rows[i].skipped;
     if (predicted < n)
         strbuf_printf(out, ", %zu of them not predicted", n - predicted);
     if (apart)
         strbuf_printf(out, ", %zu of them scored apart from all others", apart);
-    if (predicted)
-        strbuf_printf(out, "; off by %.1f %% in the mean, %.1f %% at most", sum / (double)predicted,
+    if (scored)
+        strbuf_printf(out, "; off by %.1f %% in the mean, %.1f %% at most", sum / (double)scored,
                       most);
     strbuf_puts(out, ".\n\n");
 }

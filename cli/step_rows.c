@@ -126,6 +126,7 @@ static void list_options(const struct opts *o, struct step_row *m, struct arena 
 /* The row as job options: what `job` says, and what stands beside it. */
 static int run_row(const struct json_at *at, struct step_row *m, struct arena *a, struct err *e)
 {
+    static const char *const beside[] = {"cluster", "optimizer", "nodes", "gpus"};
     struct json_at job;
     struct opts o;
     struct setup s;
@@ -138,6 +139,13 @@ static int run_row(const struct json_at *at, struct step_row *m, struct arena *a
         opts_release(&o);
         return -1; /* which says where */
     }
+    for (int i = 0; i < 4; i++) /* which the row itself says */
+        if (opts_get(&o, beside[i])->set && (i < 2 || m->nodes || m->gpus)) {
+            opts_release(&o);
+            return err_set(e, ERR_INVALID,
+                           "'%s': row '%s': %s stands in job too, expected it beside job alone",
+                           at->file, m->id, beside[i]);
+        }
     if (!status) {
         list_options(&o, m, a);
         status = opts_set(&o, "cluster", m->cluster, OPT_FROM_CLI, e) ||
@@ -188,6 +196,9 @@ static int read_row(const struct json_at *at, struct step_row *m, struct arena *
         json_double(at, "value", JSON_ABOVE_0, INFINITY, &m->value, e))
         return -1;
     m->metric = (enum step_metric)metric;
+    if (why && !*why)
+        return err_set(e, ERR_INVALID, "'%s': row '%s': distrust is empty, expected why", at->file,
+                       m->id);
     m->distrust = why ? arena_strdup(a, why) : NULL;
     m->model = setup_path(at->file, m->model, a);
     m->cluster = setup_path(at->file, m->cluster, a);
