@@ -125,12 +125,11 @@ static int try_layout(struct search *s, const char *layout, uint64_t nodes, bool
     }
     progress_next(s->progress,
                   arena_printf(&out->a, "%s on %llu nodes", layout, (unsigned long long)nodes));
-    plan->job.recompute = s->most;
     for (int r = (int)s->most; r >= (int)s->least; r--) {
         struct evaluation x;
 
         plan->job.recompute = (enum recompute)r;
-        if (((r == (int)s->most || timed) && planner_plan(plan, &evaluate_time, &out->a, e)))
+        if ((r == (int)s->most || timed) && planner_plan(plan, &evaluate_time, &out->a, e))
             goto fail;
         p = ARENA_NEW(&out->a, struct plan, 1);
         *p = *plan;
@@ -166,10 +165,12 @@ static int find_sizes(struct search *s, struct err *e)
             struct err why;
 
             arena_init(&a);
-            if (!setup_plan(s->s, n, s->layouts[i], &a, &plan, &why))
+            if (!setup_plan(s->s, n, s->layouts[i], &a, &plan, &why)) {
                 any = goes[i] = true;
-            else if (!s->left_out || (!any && n == s->left_out))
-                s->left_out = n, s->why = why;
+            } else if (!s->left_out || (!any && n == s->left_out)) {
+                s->left_out = n;
+                s->why = why;
+            }
             arena_release(&a);
         }
         if (any)

@@ -75,13 +75,14 @@ static uint64_t square_bytes(const struct lower *l, const struct work_item *w)
     return dtype_bytes(l->j->param_dtype, num_ceil_div(w->m, l->shards) * w->m * l->shards);
 }
 
-static uint32_t gather_op(struct lower *l, const char *name, enum dtype wire, uint32_t repeat,
-                          const uint64_t *by_item, uint64_t bytes)
+/* Among the ranks that share a copy, `repeat` times in a row: of every item so many bytes, or `bytes` outside loops over items. */
+static uint32_t shard_op(struct lower *l, const char *name, enum coll_kind kind, enum stream stream,
+                         enum dtype wire, uint32_t repeat, const uint64_t *by_item, uint64_t bytes)
 {
     struct op o = optimizer_op(name, OP_COLLECTIVE);
 
-    o.stream = STREAM_GATHER;
-    o.coll = (struct collective){.kind = COLL_ALL_GATHER,
+    o.stream = stream;
+    o.coll = (struct collective){.kind = kind,
                                  .group = l->shard,
                                  .item_bytes = by_item,
                                  .bytes = bytes,
@@ -90,6 +91,12 @@ static uint32_t gather_op(struct lower *l, const char *name, enum dtype wire, ui
                                  .wire = wire,
                                  .peer_op = PROGRAM_NONE};
     return program_add_op(&l->b, &o);
+}
+
+static uint32_t gather_op(struct lower *l, const char *name, enum dtype wire, uint32_t repeat,
+                          const uint64_t *by_item, uint64_t bytes)
+{
+    return shard_op(l, name, COLL_ALL_GATHER, STREAM_GATHER, wire, repeat, by_item, bytes);
 }
 
 static enum kernel optimizer_kernel(const struct lower *l, bool sharded)
@@ -364,27 +371,13 @@ static uint64_t arrived_workspace_bytes(const struct lower *l, const struct work
     return padded_matrix_bytes(l, w) + dtype_bytes(DTYPE_BF16, 2 * w->m * w->m);
 }
 
-static uint32_t all_to_all_op(struct lower *l, const char *name, enum stream stream,
-                              const uint64_t *by_item)
-{
-    struct op o = optimizer_op(name, OP_COLLECTIVE);
-
-    o.stream = stream;
-    o.coll = (struct collective){.kind = COLL_ALL_TO_ALL,
-                                 .group = l->shard,
-                                 .item_bytes = by_item,
-                                 .table = PROGRAM_NONE,
-                                 .wire = part_travel_dtype(l->plan),
-                                 .peer_op = PROGRAM_NONE};
-    return program_add_op(&l->b, &o);
-}
-
 /* Every batch: a rank's rows of its matrices go to whoever works each, and come back as rows of the updates. A batch comes while the one
  * before is worked: it waits for a mark that stands before the products, and so for the mark of the batch before. */
 static void batch_loop(struct lower *l, const struct matrix_step *s, uint32_t held, uint32_t after,
                        uint32_t *out)
 {
     uint32_t work = batch_work(l), space, in, next, products;
+    enum dtype wire = part_travel_dtype(l->plan);
     const uint64_t *bytes = item_bytes(l, work, padded_matrix_bytes);
 
     space = program_add_buffer(
@@ -394,14 +387,15 @@ static void batch_loop(struct lower *l, const struct matrix_step *s, uint32_t he
                                 .rule = SIZE_BY_ITEM,
                                 .item_bytes = item_bytes(l, work, arrived_workspace_bytes)});
     program_open_loop(&l->b, &(struct loop){.kind = LOOP_ITEM, .work = work});
-    in = all_to_all_op(l, "optimizer.all_to_all", STREAM_GATHER, bytes);
+    in = shard_op(l, "optimizer.all_to_all", COLL_ALL_TO_ALL, STREAM_GATHER, wire, 1, bytes, 0);
     next = program_add_op(&l->b, &(struct op){.name = "optimizer.next_batch",
                                               .kind = OP_MARK,
                                               .phase = PHASE_OPTIMIZER,
                                               .stream = STREAM_COMPUTE,
                                               .guard = {.unit_class = PROGRAM_NONE}});
     products = products_op(l, s, "");
-    *out = all_to_all_op(l, "optimizer.all_to_all.back", STREAM_REDUCE, bytes);
+    *out =
+        shard_op(l, "optimizer.all_to_all.back", COLL_ALL_TO_ALL, STREAM_REDUCE, wire, 1, bytes, 0);
     program_op_wait(&l->b, in, (struct wait){.op = after});
     program_op_wait(&l->b, in, (struct wait){.op = next});
     program_op_wait(&l->b, products, (struct wait){.op = in});
