@@ -357,7 +357,6 @@ static bool has_column(const struct table *t, const char *key)
 static void row(struct table *t, const struct evaluation *x, double rate)
 {
     const struct plan *p = x->plan;
-    const char *basis;
 
     table_row(t);
     if (has_column(t, "nodes")) {
@@ -377,7 +376,7 @@ static void row(struct table *t, const struct evaluation *x, double rate)
     table_set_double(t, "tokens_per_s_per_gpu", x->tokens_per_s_per_gpu);
     if (has_column(t, "usd_per_million_tokens"))
         table_set_double(t, "usd_per_million_tokens", evaluate_usd_per_mtok(x));
-    table_set_double(t, "error_percent", step_band(p, &basis));
+    table_set_double(t, "error_percent", step_band(p).percent);
 }
 
 /* Scripts get every column of sim and compare, and what this command adds. */

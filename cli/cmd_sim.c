@@ -140,8 +140,7 @@ static void print_text(const struct evaluation *x, enum table_format f, struct s
 {
     const struct sim_memory *m = &x->p.memory;
     const struct program *p = &x->program;
-    const char *basis;
-    double band;
+    struct step_band band;
 
     evaluate_title(x->plan, out);
     strbuf_puts(out, "\n");
@@ -163,12 +162,14 @@ static void print_text(const struct evaluation *x, enum table_format f, struct s
         x->p.n_classes == 1 ? "" : "es");
     if (x->plan->job.price_per_gpu_hour > 0)
         strbuf_printf(out, "price: %.3g $ per million tokens\n", evaluate_usd_per_mtok(x));
-    band = step_band(x->plan, &basis);
-    if (band > 0)
-        strbuf_printf(out, "step: within +-%.0f %% (%s)\n", band, basis);
+    band = step_band(x->plan);
+    if (band.percent > 0)
+        strbuf_printf(out, "step: within +-%.0f %% (%s)\n", band.percent, band.basis);
     else
-        strbuf_puts(out, "No measurement covers this kind of run (docs/VALIDATION.md): read "
-                         "ratios, not milliseconds.\n");
+        strbuf_printf(out,
+                      "No measurement covers this kind of run (docs/VALIDATION.md%s%s): read "
+                      "ratios, not milliseconds.\n",
+                      *band.missing ? "; " : "", band.missing);
 }
 
 /* `why` may be NULL. */

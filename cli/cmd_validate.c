@@ -6,7 +6,7 @@
 #include "cli/plot.h"
 #include "cli/score.h"
 #include "cli/step_page.h"
-#include "cli/step_rows.h"
+#include "cli/step_predict.h"
 #include "model/bundled.h"
 
 #include <math.h>

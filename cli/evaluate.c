@@ -158,6 +158,7 @@ const struct table_col evaluate_cols[] = {
     {"bottleneck", "limited by", TABLE_TEXT, 0, TABLE_AUTO},
     {"usd_per_million_tokens", NULL, TABLE_FIXED, 3, TABLE_AUTO},
     {"error_basis", NULL, TABLE_TEXT, 0, TABLE_AUTO},
+    {"error_missing", NULL, TABLE_TEXT, 0, TABLE_AUTO},
     {"peak_at", NULL, TABLE_TEXT, 0, TABLE_AUTO},
     {"rank_classes", NULL, TABLE_INT, 0, TABLE_AUTO},
     /* objects last: in csv their commas stand in nobody's way */
@@ -187,9 +188,9 @@ static cJSON *by_category(const int64_t *ps)
 
 void evaluate_row(struct table *t, const struct evaluation *x)
 {
-    const char *basis;
     const struct prediction *p = &x->p;
     const struct plan *plan = x->plan;
+    struct step_band band = step_band(plan);
 
     table_row(t);
     table_set_str(t, "layout", plan->job.layout);
@@ -225,8 +226,9 @@ void evaluate_row(struct table *t, const struct evaluation *x)
     table_set_str(t, "bottleneck", x->bottleneck);
     if (plan->job.price_per_gpu_hour > 0)
         table_set_double(t, "usd_per_million_tokens", evaluate_usd_per_mtok(x));
-    table_set_double(t, "error_percent", step_band(plan, &basis));
-    table_set_str(t, "error_basis", basis);
+    table_set_double(t, "error_percent", band.percent);
+    table_set_str(t, "error_basis", band.basis);
+    table_set_str(t, "error_missing", *band.missing ? band.missing : NULL);
     table_set_json(t, "time_ms", by_category(p->time_ps));
     table_set_json(t, "path_ms", by_category(p->path_ps));
     table_set_str(t, "peak_at", x->program.ops[p->memory.at.op].name);

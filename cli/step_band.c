@@ -1,129 +1,303 @@
 #include "cli/step_band.h"
 
+#include "cli/setup.h"
+#include "cli/step_rows.h"
 #include "core/strbuf.h"
+#include "layouts/layout.h"
+#include "model/bundled.h"
+#include "model/plan_json.h"
 
 #include <math.h>
 #include <string.h>
 
-/* Wider than the fitted rows miss: nine in ten of rows that were not fitted should lie within. */
-static const struct {
-    const char *device, *layout;
-    bool muon;
+/* Wider than the fitted rows miss: nine in ten of rows that were not fitted should lie within. `files` are bundled
+ * measurements; of their rows those of this layout count. Optimizer and framework are those of all its rows, and save
+ * reading the rows of a set that cannot cover the job. */
+static const struct covering {
+    const char *files[2];
+    const char *layout;
+    enum optimizer optimizer;
     enum framework framework;
-    uint32_t most_gpus;
     double percent;
     const char *basis;
-} covered[] = {
-    {"A100", "ddp", false, FRAMEWORK_MEGATRON_DEEPSPEED, 8, 4,
+} sets[] = {
+    {{"vtrain"},
+     "ddp",
+     OPTIMIZER_ADAMW,
+     FRAMEWORK_MEGATRON_DEEPSPEED,
+     4,
      "vtrain: 120 runs of GPT on 2 to 8 A100; Megatron-DeepSpeed"},
-    {"A100", "zero3", false, FRAMEWORK_FSDP2, 8, 8, "llm-foundry: 11 runs of MPT on 8 A100; FSDP"},
-    {"A100", "zero1", false, FRAMEWORK_FSDP2, 1024, 8,
+    {{"llm-foundry"},
+     "zero3",
+     OPTIMIZER_ADAMW,
+     FRAMEWORK_FSDP2,
+     8,
+     "llm-foundry: 11 runs of MPT on 8 A100; FSDP"},
+    {{"internevo"},
+     "zero1",
+     OPTIMIZER_ADAMW,
+     FRAMEWORK_FSDP2,
+     8,
      "internevo: InternLM-7B on 8 to 1024 A100; ZeRO-1"},
-    {"A800", "zero1", false, FRAMEWORK_FSDP2, 1024, 10,
+    {{"amsp"},
+     "zero1",
+     OPTIMIZER_ADAMW,
+     FRAMEWORK_FSDP2,
+     10,
      "amsp: LLaMA-7B on 8 and 1024 A800; ZeRO-1"},
-    {"A800", "zero3", false, FRAMEWORK_DEEPSPEED, 1024, 50,
+    {{"amsp"},
+     "zero3",
+     OPTIMIZER_ADAMW,
+     FRAMEWORK_DEEPSPEED,
+     50,
      "amsp: LLaMA-7B on 1024 A800; ZeRO-3 through DeepSpeed"},
-    {"A800", "mics", false, FRAMEWORK_DEEPSPEED, 1024, 20,
+    {{"amsp-mics"},
+     "mics",
+     OPTIMIZER_ADAMW,
+     FRAMEWORK_DEEPSPEED,
+     20,
      "amsp: LLaMA-7B on 8 and 1024 A800; MiCS through DeepSpeed"},
-    {"A100", "hsdp", false, FRAMEWORK_FSDP2_COMPILED, 128, 12,
-     "fms-fsdp: Llama 2 7B on 128 A100; HSDP, torch.compile"},
-    {"H100", "hsdp", false, FRAMEWORK_FSDP2_COMPILED, 96, 12,
-     "fms-fsdp: Llama 2 7B on 96 H100; HSDP, torch.compile"},
-    {"A100", "zero3+owner", true, FRAMEWORK_FSDP2, 64, 10,
+    {{"fms-fsdp"},
+     "hsdp",
+     OPTIMIZER_ADAMW,
+     FRAMEWORK_FSDP2_COMPILED,
+     12,
+     "fms-fsdp: Llama 2 7B on 128 A100 and 96 H100; HSDP, torch.compile"},
+    {{"matrixfsdp-weak-scaling", "matrixfsdp-sequences"},
+     "zero3+owner",
+     OPTIMIZER_MUON,
+     FRAMEWORK_FSDP2,
+     10,
      "matrixfsdp: blocks of 16 to 128 layers on 8 to 64 A100; owners"},
-    {"A100", "zero3+stock", true, FRAMEWORK_FSDP2, 64, 15,
+    {{"matrixfsdp-weak-scaling", "matrixfsdp-sequences"},
+     "zero3+stock",
+     OPTIMIZER_MUON,
+     FRAMEWORK_FSDP2,
+     15,
      "matrixfsdp: blocks of 16 to 128 layers on 8 to 64 A100; stock"},
 };
 
-/* What a cluster is made of, without where its numbers come from. */
-static void describe(const struct cluster *c, struct strbuf *text)
+/* ---- a job as values that can be compared ---- */
+
+/* What a cluster is made of, without its name, its size and where its numbers come from. */
+static void add_cluster(cJSON *to, const struct cluster *c)
 {
     struct cluster bare = *c;
+    struct strbuf text;
     cJSON *tree;
 
     bare.sources = NULL;
-    bare.summary = bare.source = "";
+    bare.name = bare.summary = bare.source = "";
+    bare.n_nodes = 1;
     tree = cluster_to_json(&bare);
-    json_print(tree, false, text);
+    strbuf_init(&text);
+    json_print(tree, false, &text);
+    json_add_str(to, "cluster", text.s);
+    strbuf_release(&text);
     json_free(tree);
 }
 
-/* A bundled machine as it is: an edited file keeps the name, and not what was measured. */
-static bool as_bundled(const struct cluster *c)
+/* What its units are made of, as words. */
+static void add_parts(cJSON *to, const struct model *m)
 {
-    struct strbuf one, two;
-    struct cluster bundled;
-    struct arena a;
-    struct err e;
-    bool same = false;
-
-    if (strpbrk(c->name, ":/."))
-        return false;
-    arena_init(&a);
-    strbuf_init(&one);
-    strbuf_init(&two);
-    if (!cluster_load(c->name, &a, &bundled, &e)) {
-        describe(c, &one);
-        describe(&bundled, &two);
-        same = one.len == two.len && !memcmp(one.s, two.s, one.len);
-    }
-    strbuf_release(&one);
-    strbuf_release(&two);
-    arena_release(&a);
-    return same;
-}
-
-/* Whether asked for or not. */
-static bool as_the_framework_has_it(const struct job *j, const struct model *m)
-{
-    struct job unasked = *j;
-
-    unasked.attention = ATTENTION_AUTO;
-    unasked.loss = LOSS_AUTO;
-    unasked.overlap_reduce = OVERLAP_AUTO;
-    return job_unfused_attention(j, m) == job_unfused_attention(&unasked, m) &&
-           job_reduces_after(j) == job_reduces_after(&unasked) &&
-           job_eager_loss(j) == job_eager_loss(&unasked) && j->loss != LOSS_FUSED;
-}
-
-/* No run of an encoder of words is among those that were measured. */
-static bool has_encoder(const struct model *m)
-{
-    bool words = false, full = false;
+    bool encoder = false, words = false, experts = false;
+    uint32_t mixers = 0;
+    char text[24];
 
     for (uint32_t c = 0; c < m->n_classes; c++) {
-        words |= m->classes[c].kind == UNIT_EMBED;
-        full |= m->classes[c].kind == UNIT_LAYER && !m->classes[c].causal;
+        const struct unit_class *k = &m->classes[c];
+
+        words |= k->kind == UNIT_EMBED;
+        if (k->kind != UNIT_LAYER)
+            continue;
+        encoder |= !k->causal;
+        experts |= k->n_experts > 0;
+        mixers |= 1u << k->mixer;
     }
-    return words && full;
+    snprintf(text, sizeof(text), "%#x", mixers);
+    json_add_str(to, "mixers of tokens", text);
+    json_add_bool(to, "encoder of words", encoder && words);
+    json_add_bool(to, "experts", experts);
+    json_add_bool(to, "head", model_has_head(m));
 }
 
-/* Jobs of the kind that was measured: a bundled machine as it is, models and sequences of the size of the rows, 16-bit parameters. */
-static bool usual(const struct plan *plan, bool muon)
+/* The job as resolved: what an option that is not given becomes, and one value for two words that mean the same. */
+static cJSON *values_of(const struct plan *plan)
 {
+    /* Deleted: said by other values (layout_full, gpus and the cluster; the mesh is checked against the layout), or of no
+     * effect on times. */
+    static const char *const said[] = {"layout", "nodes", "mesh", "price"};
+    static const char *const of_owners[] = {"gather", "planner", "objective"};
+    static const char *const of_newton_schulz[] = {"ns_steps", "ns_kernels", "ns_batch"};
     const struct job *j = &plan->job;
+    cJSON *o = json_new_object(), *job;
 
-    return !has_encoder(&plan->model) && plan->model.total_params >= (muon ? 1e9 : 1e8) &&
-           j->seq_len >= 1024 && j->seq_len <= 16384 && j->param_dtype != DTYPE_FP32 &&
-           j->ns_steps <= 5 && as_the_framework_has_it(j, &plan->model) && !j->ns_symmetric &&
-           !j->cuda_graphs && !j->fp8 && !j->overlap_refresh &&
-           !(j->sync_last && j->grad_accum > 1) && !j->reshard_never;
+    plan_add_job(o, j);
+    job = cJSON_DetachItemFromObject(o, "job");
+    json_free(o);
+    for (size_t i = 0; i < sizeof(said) / sizeof(said[0]); i++)
+        cJSON_DeleteItemFromObject(job, said[i]);
+    for (int i = 0; i < 3; i++) {
+        if (plan->strategy != STRATEGY_OWNER || j->optimizer == OPTIMIZER_ADAMW)
+            cJSON_DeleteItemFromObject(job, of_owners[i]);
+        if (j->optimizer != OPTIMIZER_MUON)
+            cJSON_DeleteItemFromObject(job, of_newton_schulz[i]);
+    }
+    cJSON_DeleteItemFromObject(job, "attention");
+    json_add_str(job, "attention",
+                 job_unfused_attention(j, &plan->model) ? "unfused" : "one kernel");
+    cJSON_DeleteItemFromObject(job, "loss");
+    json_add_str(job, "loss",
+                 j->loss == LOSS_FUSED ? "fused"
+                 : job_eager_loss(j)   ? "eager"
+                                       : "the framework's");
+    cJSON_DeleteItemFromObject(job, "overlap_reduce");
+    json_add_bool(job, "overlap_reduce", !job_reduces_after(j));
+    if (j->grad_accum == 1) /* every micro-batch is the last */
+        cJSON_DeleteItemFromObject(job, "grad_sync");
+    if (j->shard_group == 0 || j->shard_group == j->gpus) {
+        cJSON_DeleteItemFromObject(job, "shard_group");
+        json_add_str(job, "shard_group", "all");
+    }
+    json_add_u64(job, "parameters", plan->model.total_params);
+    json_add_u64(job, "also_matrices", plan->model.also_matrices);
+    add_parts(job, &plan->model);
+    add_cluster(job, &plan->cluster);
+    return job;
 }
 
-double step_band(const struct plan *plan, const char **basis)
+/* Sizes, between whose smallest and largest a prediction interpolates; of everything else the very value must be there. */
+static bool interpolates(const char *key)
 {
-    const struct job *j = &plan->job;
+    static const char *const sizes[] = {"gpus",       "seq_len", "micro_batch",
+                                        "grad_accum", "bucket",  "parameters"};
 
-    for (size_t i = 0; i < sizeof(covered) / sizeof(covered[0]); i++)
-        if (usual(plan, covered[i].muon) && strstr(plan->cluster.device.name, covered[i].device) &&
-            !strcmp(plan->layout_full, covered[i].layout) &&
-            (j->optimizer == OPTIMIZER_MUON) == covered[i].muon &&
-            (j->optimizer == OPTIMIZER_ADAMW) != covered[i].muon &&
-            j->framework == covered[i].framework && j->gpus <= covered[i].most_gpus &&
-            as_bundled(&plan->cluster)) {
-            *basis = covered[i].basis;
-            return covered[i].percent;
+    for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++)
+        if (!strcmp(key, sizes[i]))
+            return true;
+    return false;
+}
+
+/* ---- what a set covers ---- */
+
+/* Values of the rows of each set, read when the first band is asked for that the set could cover. */
+static cJSON *read_rows[sizeof(sets) / sizeof(sets[0])];
+
+struct rows_of_set {
+    const struct covering *set;
+    cJSON *rows; /* borrowed */
+};
+
+static int note_row(void *ctx, struct step_row *m, struct setup *s, struct err *e)
+{
+    struct rows_of_set *k = ctx;
+    struct plan *plan = ARENA_NEW(&s->arena, struct plan, 1);
+    const struct layout *l;
+
+    if (setup_plan(s, m->nodes, m->layout, &s->arena, plan, e) ||
+        layout_resolve(m->layout, plan->job.optimizer, &s->arena, &l, &plan->strategy,
+                       &plan->layout_full, e))
+        return -1;
+    if (!strcmp(plan->layout_full, k->set->layout))
+        cJSON_AddItemToArray(k->rows, values_of(plan));
+    return 0;
+}
+
+/* The files are the program's own: what is wrong in one of them is our mistake. */
+static void read_file(struct rows_of_set *k, const struct bundled_file *f)
+{
+    struct json_at top, rows, it;
+    struct step_row row;
+    struct arena a;
+    struct json j;
+    struct err e;
+
+    arena_init(&a);
+    BUG_ON(json_parse(&j, f->name, (const char *)f->text, f->len, &e));
+    top = json_top(&j);
+    BUG_ON(step_rows_open(&top, &rows, &e));
+    for (bool more = json_first(&rows, &it); more; more = json_next(&it)) {
+        BUG_ON(step_row_read(&it, &row, &a, &e));
+        if (step_metric_is_time(row.metric) && !row.distrust)
+            BUG_ON(step_row_with_setup(&it, &row, &a, note_row, k, &e));
+    }
+    json_release(&j);
+    arena_release(&a);
+}
+
+static const cJSON *rows_of(size_t set)
+{
+    struct rows_of_set k = {&sets[set], read_rows[set]};
+
+    if (k.rows)
+        return k.rows;
+    k.rows = read_rows[set] = json_new_array();
+    for (size_t f = 0; f < bundled_measurements_n; f++)
+        for (int n = 0; n < 2 && sets[set].files[n]; n++)
+            if (!strcmp(bundled_measurements[f].name, sets[set].files[n]))
+                read_file(&k, &bundled_measurements[f]);
+    return k.rows;
+}
+
+/* The first key of the job for whose value no row stands, or NULL. */
+static const cJSON *first_missing(const cJSON *job, const cJSON *rows)
+{
+    const cJSON *value, *row;
+
+    cJSON_ArrayForEach(value, job)
+    {
+        bool same = false, above = false, below = false;
+
+        cJSON_ArrayForEach(row, rows)
+        {
+            const cJSON *had = cJSON_GetObjectItemCaseSensitive(row, value->string);
+
+            same |= had && cJSON_Compare(had, value, true);
+            above |= had && cJSON_IsNumber(had) && had->valuedouble >= value->valuedouble;
+            below |= had && cJSON_IsNumber(had) && had->valuedouble <= value->valuedouble;
         }
-    *basis = "unvalidated";
-    return NAN;
+        if (!same && !(interpolates(value->string) && above && below))
+            return value;
+    }
+    return NULL;
+}
+
+static void say_missing(const char *basis, const cJSON *value, char *to, size_t n)
+{
+    int name = (int)strcspn(basis, ":");
+    struct strbuf text;
+
+    if (!strcmp(value->string, "cluster")) {
+        snprintf(to, n, "%.*s: no row ran on this cluster", name, basis);
+        return;
+    }
+    strbuf_init(&text);
+    json_print(value, false, &text);
+    snprintf(to, n, "%.*s: no row has %s %.60s", name, basis, value->string, text.s);
+    strbuf_release(&text);
+}
+
+struct step_band step_band(const struct plan *plan)
+{
+    struct step_band out = {NAN, "unvalidated", ""};
+    cJSON *job = NULL;
+
+    for (size_t i = 0; i < sizeof(sets) / sizeof(sets[0]); i++) {
+        const struct covering *set = &sets[i];
+        const cJSON *missing;
+
+        if (strcmp(plan->layout_full, set->layout) || plan->job.optimizer != set->optimizer ||
+            plan->job.framework != set->framework)
+            continue;
+        job = job ? job : values_of(plan);
+        missing = first_missing(job, rows_of(i));
+        if (!missing) {
+            out = (struct step_band){set->percent, set->basis, ""};
+            break;
+        }
+        if (!*out.missing)
+            say_missing(set->basis, missing, out.missing, sizeof(out.missing));
+    }
+    json_free(job);
+    return out;
 }

@@ -6,7 +6,7 @@
 #ifndef BALLAST_CLI_STEP_PAGE_H
 #define BALLAST_CLI_STEP_PAGE_H
 
-#include "cli/step_rows.h"
+#include "cli/step_predict.h"
 #include "core/strbuf.h"
 
 /* Cost: rows x options x rows of the largest set. */

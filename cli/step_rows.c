@@ -1,9 +1,6 @@
 #include "cli/step_rows.h"
 
-#include "cli/evaluate.h"
 #include "cli/setup.h"
-#include "cli/step_band.h"
-#include "planner/planner.h"
 
 #include <math.h>
 #include <string.h>
@@ -23,61 +20,22 @@ const char *const step_metric_names[] = {"step_ms",
                                          "bytes_per_rank_inter_recv",
                                          NULL};
 
-static double value_of(const struct evaluation *x, enum step_metric m)
-{
-    switch (m) {
-    case STEP_MS:
-        return (double)x->p.step_ps / 1e9;
-    case FORWARD_MS:
-        return (double)x->p.forward_ps / 1e9;
-    case BACKWARD_MS:
-        return (double)x->p.backward_ps / 1e9;
-    case OPTIMIZER_MS:
-        return (double)x->p.optimizer_ps / 1e9;
-    case MEMORY_GIB:
-        return (double)x->p.memory.driver_bytes / 0x1p30;
-    case MEMORY_ALLOC_GIB:
-        return (double)x->p.memory.peak_bytes / 0x1p30;
-    case TOKENS:
-        return x->tokens_per_s_per_gpu;
-    case MFU:
-        return x->mfu;
-    case BALANCE:
-        return x->balance;
-    case BYTES_INTRA:
-        return (double)x->p.bytes_max.sent_intra;
-    case BYTES_INTER:
-        return (double)x->p.bytes_max.sent_inter;
-    case BYTES_INTRA_RECV:
-        return (double)x->p.bytes_max.recv_intra;
-    case BYTES_INTER_RECV:
-        return (double)x->p.bytes_max.recv_inter;
-    case STEP_METRIC_N:
-        break;
-    }
-    return NAN;
-}
-
-/* Bands are of a step's time. */
-static bool is_time(enum step_metric m)
+bool step_metric_is_time(enum step_metric m)
 {
     return m == STEP_MS || m == TOKENS || m == MFU;
 }
 
-static int predict(struct step_row *m, struct setup *s, struct err *e)
+int step_rows_open(const struct json_at *top, struct json_at *rows, struct err *e)
 {
-    struct sim_options so = {.serial = m->serial};
-    struct plan *plan = ARENA_NEW(&s->arena, struct plan, 1);
-    struct evaluation x;
+    static const char *const keys[] = {"format", "format_version", "what", "rows"};
+    static const char *const formats[] = {"ballast-steps", NULL};
+    int format;
 
-    if (setup_plan(s, m->nodes, m->layout, &s->arena, plan, e) ||
-        planner_plan(plan, &evaluate_time, &s->arena, e) || evaluate(plan, &so, &s->arena, &x, e))
-        return -1;
-    m->predicted = value_of(&x, m->metric);
-    m->world = plan->world;
-    if (is_time(m->metric) && !m->serial)
-        m->band = step_band(plan, &m->basis);
-    return 0;
+    return json_is_object(top, e) || json_only_keys(top, keys, 4, e) ||
+                   json_enum(top, "format", formats, &format, e) ||
+                   json_array(top, "rows", rows, NULL, e)
+               ? -1
+               : 0;
 }
 
 static bool is_default(const struct opt *o, const struct opt_val *v, const struct opt_val *dflt)
@@ -123,8 +81,9 @@ static void list_options(const struct opts *o, struct step_row *m, struct arena 
     opts_release(&plain);
 }
 
-/* The row as job options: what `job` says, and what stands beside it. */
-static int run_row(const struct json_at *at, struct step_row *m, struct arena *a, struct err *e)
+int step_row_with_setup(const struct json_at *at, struct step_row *m, struct arena *a,
+                        int (*fn)(void *ctx, struct step_row *m, struct setup *s, struct err *e),
+                        void *ctx, struct err *e)
 {
     static const char *const beside[] = {"cluster", "optimizer", "nodes", "gpus"};
     struct json_at job;
@@ -160,7 +119,7 @@ static int run_row(const struct json_at *at, struct step_row *m, struct arena *a
     if (!status)
         status = setup_init(&s, &o, m->model, e);
     if (!status) {
-        status = predict(m, &s, e);
+        status = fn(ctx, m, &s, e);
         setup_release(&s);
     }
     opts_release(&o);
@@ -171,7 +130,7 @@ static int run_row(const struct json_at *at, struct step_row *m, struct arena *a
     return status ? err_prefix(e, "'%s': row '%s'", at->file, m->id) : 0;
 }
 
-static int read_row(const struct json_at *at, struct step_row *m, struct arena *a, struct err *e)
+int step_row_read(const struct json_at *at, struct step_row *m, struct arena *a, struct err *e)
 {
     static const char *const keys[] = {"id",     "model",     "cluster", "nodes", "gpus",
                                        "layout", "optimizer", "serial",  "job",   "metric",
@@ -181,6 +140,7 @@ static int read_row(const struct json_at *at, struct step_row *m, struct arena *
     const char *text, *why;
     int metric;
 
+    memset(m, 0, sizeof(*m));
     if (json_is_object(at, e) || json_only_keys(at, keys, sizeof(keys) / sizeof(keys[0]), e))
         return -1;
     for (int i = 0; i < 6; i++) {
@@ -203,52 +163,5 @@ static int read_row(const struct json_at *at, struct step_row *m, struct arena *
     m->model = setup_path(at->file, m->model, a);
     m->cluster = setup_path(at->file, m->cluster, a);
     m->band = NAN;
-    return run_row(at, m, a, e);
-}
-
-static const char *set_name(const char *file, struct arena *a)
-{
-    const char *slash = strrchr(file, '/'), *name = slash ? slash + 1 : file;
-    size_t len = strlen(name);
-
-    if (len > 5 && !strcmp(name + len - 5, ".json"))
-        len -= 5;
-    return arena_printf(a, "%.*s", (int)len, name);
-}
-
-int step_rows_read(const struct json_at *top, struct arena *a, struct step_rows *to, struct err *e)
-{
-    static const char *const keys[] = {"format", "format_version", "what", "rows"};
-    static const char *const formats[] = {"ballast-steps", NULL};
-    struct step_set set = {.name = set_name(top->file, a), .first = to->n};
-    struct json_at array, it;
-    const char *what;
-    int format;
-
-    if (json_is_object(top, e) || json_only_keys(top, keys, 4, e) ||
-        json_enum(top, "format", formats, &format, e) || json_array(top, "rows", &array, NULL, e))
-        return -1;
-    if (json_opt(top, "what", &it)) {
-        if (json_str(top, "what", &what, e))
-            return -1;
-        set.what = arena_strdup(a, what);
-    }
-    for (bool more = json_first(&array, &it); more; more = json_next(&it)) {
-        to->rows = mem_grow(to->rows, &to->cap, to->n + 1, sizeof(*to->rows));
-        memset(&to->rows[to->n], 0, sizeof(*to->rows));
-        if (read_row(&it, &to->rows[to->n], a, e))
-            return -1;
-        to->n++;
-    }
-    set.n = to->n - set.first;
-    to->sets = mem_grow(to->sets, &to->cap_sets, to->n_sets + 1, sizeof(*to->sets));
-    to->sets[to->n_sets++] = set;
     return 0;
-}
-
-void step_rows_release(struct step_rows *s)
-{
-    mem_free(s->rows);
-    mem_free(s->sets);
-    memset(s, 0, sizeof(*s));
 }

@@ -1,4 +1,4 @@
-/* cli/step_rows.h - measured training steps, and their predictions.
+/* cli/step_rows.h - measured training steps: reading them.
  *
  * A file is {"format": "ballast-steps", "rows": [...]}; a row has id, model, cluster, nodes or gpus, layout, optimizer, a
  * job object with the job options, a metric of the rows that sim prints, its measured value, and the source; `serial` when
@@ -44,21 +44,19 @@ struct step_row {
     const char *distrust; /* why this row is scored apart, or NULL */
 };
 
-/* The rows of one document. */
-struct step_set {
-    const char *name,
-        *what; /* of the file, without folder and .json; what it says of itself or NULL; in arena */
-    size_t first, n;
-};
+/* Is it a step's time, which bands are of? */
+bool step_metric_is_time(enum step_metric m);
 
-struct step_rows {
-    struct step_row *rows; /* [n] owned */
-    struct step_set *sets; /* [n_sets] owned */
-    size_t n, cap, n_sets, cap_sets;
-};
-
-/* Reads and predicts all rows of the document, appended to what `to` has (zeroed at first). */
-int step_rows_read(const struct json_at *top, struct arena *a, struct step_rows *to, struct err *e);
-void step_rows_release(struct step_rows *s);
+/* The list of rows of a document of steps. ERR_PARSE or ERR_INVALID when the document is none. */
+int step_rows_open(const struct json_at *top, struct json_at *rows, struct err *e);
+/* What one row says, without its prediction. */
+int step_row_read(const struct json_at *at, struct step_row *m, struct arena *a, struct err *e);
+/* Turns the row that step_row_read() filled into job options (what its `job` says, and what stands beside it), fills
+ * row->options, and hands the setup to `fn`, whose status it returns. What this version does not support marks the
+ * row as skipped and is no error. */
+struct setup;
+int step_row_with_setup(const struct json_at *at, struct step_row *m, struct arena *a,
+                        int (*fn)(void *ctx, struct step_row *m, struct setup *s, struct err *e),
+                        void *ctx, struct err *e);
 
 #endif

@@ -189,7 +189,7 @@ static void add_factor(cJSON *to, const char *key, struct factor f)
     json_add_u64(pair, NULL, f.nodes);
 }
 
-static void add_job(cJSON *to, const struct job *j)
+void plan_add_job(cJSON *to, const struct job *j)
 {
     cJSON *o = json_add_object(to, "job");
 
@@ -404,7 +404,7 @@ cJSON *plan_to_json(const struct plan *p)
     add_factor(mesh, "g", p->grads);
     add_factor(mesh, "os", p->states);
     add_loads(o, p);
-    add_job(o, &p->job);
+    plan_add_job(o, &p->job);
     json_add_tree(o, "cluster", cluster_to_json(&p->cluster));
     add_model(o, &p->model);
     if (plan_flat_slice(p))

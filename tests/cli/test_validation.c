@@ -2,7 +2,7 @@
  * is seen here. The bounds are our own output (docs/VALIDATION.md); lower them when a model gets better. */
 #include "cli/coll_tables.h"
 #include "cli/score.h"
-#include "cli/step_rows.h"
+#include "cli/step_predict.h"
 #include "model/bundled.h"
 #include "tests/suite.h"
 

@@ -1,0 +1,108 @@
+#include "cli/step_predict.h"
+
+#include "cli/evaluate.h"
+#include "cli/setup.h"
+#include "cli/step_band.h"
+#include "planner/planner.h"
+
+#include <math.h>
+#include <string.h>
+
+static double value_of(const struct evaluation *x, enum step_metric m)
+{
+    switch (m) {
+    case STEP_MS:
+        return (double)x->p.step_ps / 1e9;
+    case FORWARD_MS:
+        return (double)x->p.forward_ps / 1e9;
+    case BACKWARD_MS:
+        return (double)x->p.backward_ps / 1e9;
+    case OPTIMIZER_MS:
+        return (double)x->p.optimizer_ps / 1e9;
+    case MEMORY_GIB:
+        return (double)x->p.memory.driver_bytes / 0x1p30;
+    case MEMORY_ALLOC_GIB:
+        return (double)x->p.memory.peak_bytes / 0x1p30;
+    case TOKENS:
+        return x->tokens_per_s_per_gpu;
+    case MFU:
+        return x->mfu;
+    case BALANCE:
+        return x->balance;
+    case BYTES_INTRA:
+        return (double)x->p.bytes_max.sent_intra;
+    case BYTES_INTER:
+        return (double)x->p.bytes_max.sent_inter;
+    case BYTES_INTRA_RECV:
+        return (double)x->p.bytes_max.recv_intra;
+    case BYTES_INTER_RECV:
+        return (double)x->p.bytes_max.recv_inter;
+    case STEP_METRIC_N:
+        break;
+    }
+    return NAN;
+}
+
+static int predict(void *ctx, struct step_row *m, struct setup *s, struct err *e)
+{
+    struct sim_options so = {.serial = m->serial};
+    struct plan *plan = ARENA_NEW(&s->arena, struct plan, 1);
+    struct evaluation x;
+
+    (void)ctx;
+    if (setup_plan(s, m->nodes, m->layout, &s->arena, plan, e) ||
+        planner_plan(plan, &evaluate_time, &s->arena, e) || evaluate(plan, &so, &s->arena, &x, e))
+        return -1;
+    m->predicted = value_of(&x, m->metric);
+    m->world = plan->world;
+    if (step_metric_is_time(m->metric) && !m->serial) {
+        struct step_band band = step_band(plan);
+
+        m->band = band.percent;
+        m->basis = band.basis;
+    }
+    return 0;
+}
+
+static const char *set_name(const char *file, struct arena *a)
+{
+    const char *slash = strrchr(file, '/'), *name = slash ? slash + 1 : file;
+    size_t len = strlen(name);
+
+    if (len > 5 && !strcmp(name + len - 5, ".json"))
+        len -= 5;
+    return arena_printf(a, "%.*s", (int)len, name);
+}
+
+int step_rows_read(const struct json_at *top, struct arena *a, struct step_rows *to, struct err *e)
+{
+    struct step_set set = {.name = set_name(top->file, a), .first = to->n};
+    struct json_at array, it;
+    struct step_row *row;
+    const char *what;
+
+    if (step_rows_open(top, &array, e))
+        return -1;
+    if (json_opt(top, "what", &it)) {
+        if (json_str(top, "what", &what, e))
+            return -1;
+        set.what = arena_strdup(a, what);
+    }
+    for (bool more = json_first(&array, &it); more; more = json_next(&it)) {
+        to->rows = mem_grow(to->rows, &to->cap, to->n + 1, sizeof(*to->rows));
+        row = &to->rows[to->n++];
+        if (step_row_read(&it, row, a, e) || step_row_with_setup(&it, row, a, predict, NULL, e))
+            return -1;
+    }
+    set.n = to->n - set.first;
+    to->sets = mem_grow(to->sets, &to->cap_sets, to->n_sets + 1, sizeof(*to->sets));
+    to->sets[to->n_sets++] = set;
+    return 0;
+}
+
+void step_rows_release(struct step_rows *s)
+{
+    mem_free(s->rows);
+    mem_free(s->sets);
+    memset(s, 0, sizeof(*s));
+}
