@@ -19,41 +19,47 @@ const char *evaluate_resource_name(enum sim_resource r)
     return names[r];
 }
 
-/* The busiest link, in short; what is not busy for half of the waiting is no bottleneck: then it is latency. */
-static void describe_link(const struct prediction *p, double wait, char *to, size_t n)
+/* Most of a step is waiting: for which communication, and what holds that. */
+static void describe_wait(const struct prediction *p, char *to, size_t n)
 {
-    int best = RESOURCE_NVLINK_TX;
+    int64_t sum[TIME_N] = {0}, ranks = 0;
+    int kind = TIME_GATHER, limit = 0;
+    double step = (double)p->step_ps;
+    size_t len;
 
-    for (int r = RESOURCE_NVLINK_TX; r < RESOURCE_N; r++)
-        if (p->busy[r] > p->busy[best])
-            best = r;
-    if (p->busy[best] < wait / 2)
-        snprintf(to, n, "latency");
+    for (int k = 0; k < TIME_N; k++) {
+        ranks += p->wait_ps[k][LIMIT_RANKS];
+        for (int l = 0; l < LIMIT_RANKS; l++)
+            sum[k] += p->wait_ps[k][l];
+        kind = sum[k] > sum[kind] ? k : kind;
+    }
+    if (ranks > sum[kind]) {
+        snprintf(to, n, "other ranks %.0f %%", 100 * (double)ranks / step);
+        return;
+    }
+    for (int l = 1; l < LIMIT_RANKS; l++)
+        limit = p->wait_ps[kind][l] > p->wait_ps[kind][limit] ? l : limit;
+    len = (size_t)snprintf(to, n, "%s %.0f %%: ", time_category_name((enum time_category)kind),
+                           100 * (double)sum[kind] / step);
+    if (limit >= RESOURCE_N)
+        snprintf(to + len, n - len, "%s", sim_limit_name(limit));
+    else if (2 * p->fan_out_ps[kind] > sum[kind])
+        snprintf(to + len, n - len, "owner's %s", evaluate_resource_name((enum sim_resource)limit));
     else
-        snprintf(to, n, "%s %.0f %%", evaluate_resource_name((enum sim_resource)best),
-                 100 * p->busy[best]);
+        snprintf(to + len, n - len, "%s %.0f %%", evaluate_resource_name((enum sim_resource)limit),
+                 100 * p->busy[limit]);
 }
 
-/* What the slowest rank's step is spent on: kernels, or waiting for which communication, and what that is bound by. */
+/* What the slowest rank's step is spent on: kernels, or waiting. */
 static void describe_bottleneck(struct evaluation *x)
 {
     const struct prediction *p = &x->p;
-    double step = (double)p->step_ps, wait = (double)p->exposed_comm_ps / step;
-    int most = TIME_GATHER;
-    char link[32];
 
-    if (wait <= 0.5) {
+    if (2 * p->exposed_comm_ps <= p->step_ps)
         snprintf(x->bottleneck, sizeof(x->bottleneck), "GPU compute %.0f %%",
-                 100 * (double)p->compute_ps / step);
-        return;
-    }
-    for (int k = TIME_GATHER; k < TIME_N; k++)
-        if (p->time_ps[k] > p->time_ps[most])
-            most = k;
-    describe_link(p, wait, link, sizeof(link));
-    snprintf(x->bottleneck, sizeof(x->bottleneck), "%s wait %.0f %% (%s)",
-             time_category_name((enum time_category)most), 100 * (double)p->time_ps[most] / step,
-             link);
+                 100 * (double)p->compute_ps / (double)p->step_ps);
+    else
+        describe_wait(p, x->bottleneck, sizeof(x->bottleneck));
 }
 
 int evaluate(struct plan *plan, const struct sim_options *o, struct arena *a,
@@ -165,6 +171,7 @@ const struct table_col evaluate_cols[] = {
     {"memory_parts", NULL, TABLE_JSON, 0, TABLE_AUTO},
     {"time_ms", NULL, TABLE_JSON, 0, TABLE_AUTO},
     {"path_ms", NULL, TABLE_JSON, 0, TABLE_AUTO},
+    {"wait_ms", NULL, TABLE_JSON, 0, TABLE_AUTO},
 };
 const size_t evaluate_cols_n = sizeof(evaluate_cols) / sizeof(evaluate_cols[0]);
 
@@ -183,6 +190,24 @@ static cJSON *by_category(const int64_t *ps)
 
     for (int i = 0; i < TIME_N; i++)
         json_add_double(o, time_category_name((enum time_category)i), (double)ps[i] / MS);
+    return o;
+}
+
+/* Of what is waited for, what holds it: only what there is. */
+static cJSON *by_limit(const struct prediction *p)
+{
+    cJSON *o = json_new_object();
+
+    for (int k = 0; k < TIME_N; k++) {
+        cJSON *of = NULL;
+
+        for (int l = 0; l < LIMIT_N; l++) {
+            if (!p->wait_ps[k][l])
+                continue;
+            of = of ? of : json_add_object(o, time_category_name((enum time_category)k));
+            json_add_double(of, sim_limit_name(l), (double)p->wait_ps[k][l] / MS);
+        }
+    }
     return o;
 }
 
@@ -231,6 +256,7 @@ void evaluate_row(struct table *t, const struct evaluation *x)
     table_set_str(t, "error_missing", *band.missing ? band.missing : NULL);
     table_set_json(t, "time_ms", by_category(p->time_ps));
     table_set_json(t, "path_ms", by_category(p->path_ps));
+    table_set_json(t, "wait_ms", by_limit(p));
     table_set_str(t, "peak_at", x->program.ops[p->memory.at.op].name);
     table_set_u64(t, "rank_classes", p->n_classes);
 }

@@ -234,6 +234,16 @@ static void scale(struct amounts *a, double by)
         a->only[i].amount *= by;
 }
 
+/* Over the instances of a resource: of a node alone where all nodes do alike. */
+static double mean_amount(const struct coll_cache *k, const struct amounts *a, enum sim_resource r)
+{
+    double n = k->first < k->p->world ? a->n_only : coll_instances(&k->fabric, r), sum = 0;
+
+    for (uint32_t i = 0; i < a->n_only; i++)
+        sum += a->only[i].amount;
+    return n > 0 ? (sum + a->every * (n - a->n_only)) / n : 0;
+}
+
 /* Groups of a family that put bytes on one NIC, over those that its busiest group puts there: NCCL chooses for each group as if
  * it were alone, and then they share. */
 static double groups_at_once(const struct coll_cache *k, const struct group *g)
@@ -410,8 +420,13 @@ static struct coll_activity *make(const struct coll_cache *k, const struct op *o
     for (int r = RESOURCE_NVLINK_TX; r < RESOURCE_N; r++) {
         scale(&a[r], r <= RESOURCE_NVLINK_RX ? x->nccl.nvlink_scale : x->nccl.nic_scale);
         busy_s = busiest_s(k, a, (enum sim_resource)r, (enum sim_resource)r);
-        work = fmax(work, busy_s);
+        if (busy_s > work) {
+            work = busy_s;
+            x->link = (enum sim_resource)r;
+        }
     }
+    x->link_ps = sim_ps(work);
+    x->fan_out = a[x->link].most > 2 * mean_amount(k, &a[x->link], x->link);
     x->activity.latency_ps = sim_ps(calls * x->nccl.latency_s);
     x->alone_ps = sim_ps(fmax(calls * x->nccl.transfer_s, work) + calls * x->nccl.latency_s);
     /* a unit of work is a second of the busiest link */

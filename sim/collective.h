@@ -14,6 +14,10 @@
 struct coll_activity {
     struct fluid_activity activity; /* uses in the cache's arena */
     int64_t alone_ps;
+    enum sim_resource link; /* the busiest one, which moves its share in link_ps of alone_ps */
+    int64_t link_ps;
+    bool
+        fan_out; /* that link carries more than twice what such links carry on average: an owner's, or its node's */
     enum coll_algo algo;
     bool possible; /* false: none of the allowed algorithms and protocols can do it */
     struct nccl_time nccl;

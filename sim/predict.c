@@ -105,6 +105,19 @@ static void critical_path(const struct run *r, struct prediction *out)
     }
 }
 
+/* What takes at least half of the time that the task's call takes alone; latency where nothing does. */
+static int limit_of(const struct task *t, const struct op *o)
+{
+    int64_t alone_ps;
+
+    if (o->kind != OP_COLLECTIVE)
+        return LIMIT_RANKS;
+    alone_ps = t->coll->alone_ps + t->host_ps;
+    return 2 * t->host_ps > alone_ps          ? LIMIT_HOST
+           : 2 * t->coll->link_ps >= alone_ps ? (int)t->coll->link
+                                              : LIMIT_LATENCY;
+}
+
 /* Blame the waiting in [from, until) on the chain of predecessors that ends in task i. */
 static void blame(const struct run *r, uint32_t i, int64_t from, int64_t until,
                   struct prediction *out)
@@ -115,10 +128,17 @@ static void blame(const struct run *r, uint32_t i, int64_t from, int64_t until,
 
         start = start > from ? start : from;
         end = end < until ? end : until;
-        if (end > start)
+        if (end > start) {
+            const struct task *t = &r->tasks[i];
+            int limit = limit_of(t, o);
+
             out->time_ps[category(r, i)] += end - start;
-        if (end > start && o->kind == OP_COLLECTIVE)
-            out->exposed_ps[o->phase][o->coll.kind] += end - start;
+            out->wait_ps[category(r, i)][limit] += end - start;
+            if (o->kind == OP_COLLECTIVE)
+                out->exposed_ps[o->phase][o->coll.kind] += end - start;
+            if (limit < RESOURCE_N && t->coll->fan_out)
+                out->fan_out_ps[category(r, i)] += end - start;
+        }
         until = start < until ? start : until;
     }
 }

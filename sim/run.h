@@ -12,6 +12,7 @@ struct task {
     uint32_t class_id;                /* or PROGRAM_NONE: all */
     bool joint;                       /* no operation: the end of a loop over own items */
     const struct coll_activity *coll; /* of a collective */
+    int64_t host_ps;                  /* of a collective: what the framework's host adds to it */
 };
 
 struct run {

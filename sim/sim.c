@@ -33,6 +33,14 @@ const char *sim_resource_name(enum sim_resource r)
     return names[r];
 }
 
+const char *sim_limit_name(int limit)
+{
+    static const char *const others[] = {"latency", "host", "other ranks"};
+
+    return limit < RESOURCE_N ? sim_resource_name((enum sim_resource)limit)
+                              : others[limit - RESOURCE_N];
+}
+
 /* ---- classes of ranks ---- */
 
 struct signature {
@@ -369,6 +377,7 @@ static uint32_t add_one(struct build *b, const struct instance *i, uint32_t clas
     const struct coll_activity *coll = NULL;
     struct fluid_activity a = {0};
     struct kernel_call call;
+    int64_t host_ps = 0;
     uint32_t id;
 
     if (o->kind == OP_COMPUTE) {
@@ -378,10 +387,12 @@ static uint32_t add_one(struct build *b, const struct instance *i, uint32_t clas
     } else if (o->kind == OP_COLLECTIVE) {
         coll = coll_get(&b->r->cache, o, i, o->coll.algo);
         a = coll->activity;
-        a.latency_ps += refresh_ps(b->r, o, i) + pieces_ps(b->r, o, i);
+        host_ps = refresh_ps(b->r, o, i) + pieces_ps(b->r, o, i);
+        a.latency_ps += host_ps;
     }
     id = new_task(b, i, class_id, &a);
     b->r->tasks[id].coll = coll;
+    b->r->tasks[id].host_ps = host_ps;
     after_spot(b, id, b->tail[lane(b, o)], class_id);
     for (uint32_t k = 0; k < o->n_waits; k++)
         after_spot(b, id, resolve(b, o, i, &o->waits[k]), class_id);

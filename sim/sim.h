@@ -64,6 +64,12 @@ enum sim_resource {
 };
 const char *sim_resource_name(enum sim_resource r);
 
+/* What a wait is put down to: a resource, namely the busiest link of the collective that is waited for; latency, where that
+ * link is idle for more than half of the call; the framework's host, where it is busy for more than half of it; kernels of
+ * other ranks. */
+enum { LIMIT_LATENCY = RESOURCE_N, LIMIT_HOST, LIMIT_RANKS, LIMIT_N };
+const char *sim_limit_name(int limit);
+
 struct sim_memory {
     uint64_t peak_bytes; /* the allocator's peak of the fullest rank */
     uint64_t
@@ -88,6 +94,11 @@ struct prediction {
     /* the waiting in time_ps by phase and kind of the collective; what is left of exposed_comm_ps is waiting for kernels of
      * other ranks */
     int64_t exposed_ps[PHASE_N][COLL_N];
+    int64_t wait_ps[TIME_N]
+                   [LIMIT_N]; /* the same waiting by what holds the one that is waited for; sums to
+                                          exposed_comm_ps */
+    int64_t fan_out_ps
+        [TIME_N]; /* of it: the busiest link carries more than twice what such links carry on average */
     double stretch
         [PHASE_N]; /* of the layers that the host launches most slowly: their time over the device's; 1: none */
     int64_t path_ps[TIME_N]; /* of the critical path, wherever it runs; sums to step_ps */

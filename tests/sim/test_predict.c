@@ -88,6 +88,9 @@ static void fold_and_unfold(void)
     same("optimizer", folded.optimizer_ps, pr.optimizer_ps);
     same("compute", folded.compute_ps, pr.compute_ps);
     same("exposed", folded.exposed_comm_ps, pr.exposed_comm_ps);
+    for (int k = 0; k < TIME_N * LIMIT_N; k++)
+        same(sim_limit_name(k % LIMIT_N), folded.wait_ps[k / LIMIT_N][k % LIMIT_N],
+             pr.wait_ps[k / LIMIT_N][k % LIMIT_N]);
     same("peak", (int64_t)folded.memory.peak_bytes, (int64_t)pr.memory.peak_bytes);
     same("least peak", (int64_t)folded.memory.min_peak_bytes, (int64_t)pr.memory.min_peak_bytes);
     same("fullest rank", folded.memory.rank, pr.memory.rank);
@@ -150,7 +153,7 @@ START_TEST(phases_and_paths_sum_to_the_step)
 
     for (int m = 0; m < PLANS_N_MODELS; m++)
         for (int l = 0; l < PLANS_N_LAYOUTS; l++) {
-            int64_t path = 0, time = 0, waiting = 0;
+            int64_t path = 0, time = 0, waiting = 0, held = 0;
 
             j.grad_accum = (uint64_t)m + 1;
             make(plans_models[m], plans_layouts[l], &j, 12, 8);
@@ -164,6 +167,9 @@ START_TEST(phases_and_paths_sum_to_the_step)
             }
             for (int k = 0; k < PHASE_N * COLL_N; k++)
                 waiting += pr.exposed_ps[k / COLL_N][k % COLL_N];
+            for (int k = 0; k < TIME_N * LIMIT_N; k++)
+                held += pr.wait_ps[k / LIMIT_N][k % LIMIT_N];
+            ck_assert_int_eq(held, pr.exposed_comm_ps);
             ck_assert_int_eq(path, pr.step_ps);
             ck_assert_int_eq(time, pr.step_ps);
             ck_assert_int_eq(waiting, pr.time_ps[TIME_GATHER] + pr.time_ps[TIME_REDUCE] +
@@ -475,6 +481,9 @@ START_TEST(a_toy_step_takes_what_a_hand_calculation_says)
     ck_assert_int_eq(pr.step_ps, 280000);
     ck_assert_int_eq(pr.compute_ps, 200000);
     ck_assert_int_eq(pr.path_ps[TIME_GATHER], 80000);
+    /* nothing but the link takes time in the toy's gathers */
+    ck_assert_int_eq(pr.wait_ps[TIME_GATHER][RESOURCE_NVLINK_TX], 80000);
+    ck_assert_int_eq(pr.fan_out_ps[TIME_GATHER], 0);
     toy(10, 1);
     ck_assert_int_eq(pr.step_ps, 240000);
     ck_assert_int_eq(pr.exposed_comm_ps, 40000);
