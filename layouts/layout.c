@@ -209,6 +209,21 @@ uint64_t layout_state_bytes(const struct job *j, const struct tensor *t)
     return 0;
 }
 
+uint64_t layout_preconditioner_side(enum optimizer o, uint64_t m, uint64_t n)
+{
+    switch (o) {
+    case OPTIMIZER_SHAMPOO:
+        return num_min(num_max(m, n), SHAMPOO_MAX_DIM);
+    case OPTIMIZER_SOAP:
+        return num_max(m <= SOAP_MAX_DIM ? m : 0, n <= SOAP_MAX_DIM ? n : 0);
+    case OPTIMIZER_MUON:
+    case OPTIMIZER_ADAMW:
+    case OPTIMIZER_N:
+        break;
+    }
+    return 0;
+}
+
 bool layout_updates_as_matrix(const struct plan *plan, const struct tensor *t)
 {
     return plan->job.optimizer != OPTIMIZER_ADAMW && tensor_is_matrix(t);

@@ -63,6 +63,9 @@ int layout_place(struct plan *plan, struct arena *a, struct err *e);
 /* FLOPs of one matrix's optimizer step and its state bytes (docs/MODEL.md). m <= n. */
 uint64_t layout_optimizer_flops(enum optimizer o, uint32_t ns_steps, uint64_t m, uint64_t n);
 uint64_t layout_state_bytes(const struct job *j, const struct tensor *t);
+/* Side length of the largest preconditioner that an m x n matrix has: 0 without one. Shampoo cuts a side beyond 8192 into
+ * blocks, SOAP keeps no preconditioner of a side beyond 10000. */
+uint64_t layout_preconditioner_side(enum optimizer o, uint64_t m, uint64_t n);
 
 /* Is t's state whole on every rank that updates it, though the rank keeps only a part of the result? Preconditioners are
  * no rows: where ranks rebuild and update the matrix (zero3+gather: all; zero1+gather: those whose slice has a part), each

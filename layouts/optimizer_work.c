@@ -13,13 +13,15 @@ static uint64_t larger(const struct tensor *t)
     return t->rows < t->cols ? t->cols : t->rows;
 }
 
-/* Newton-Schulz works in bf16 on X (m x n), A and B (m x m), of each matrix of a batch. The preconditioned optimizers keep an update and two
- * scratch matrices of the larger side. */
+/* Newton-Schulz works in bf16 on X (m x n), A and B (m x m), of each matrix of a batch. The preconditioned optimizers keep
+ * an update, a scratch matrix of its shape and two scratch matrices of the largest preconditioner, in fp32. */
 uint64_t optimizer_workspace_bytes(const struct lower *l, const struct work_item *w)
 {
+    uint64_t side = layout_preconditioner_side(l->j->optimizer, w->m, w->n);
+
     if (l->j->optimizer == OPTIMIZER_MUON)
         return dtype_bytes(DTYPE_BF16, (w->more + 1) * (2 * w->m * w->m + w->m * w->n));
-    return dtype_bytes(DTYPE_FP32, 2 * w->m * w->n + 2 * w->n * w->n);
+    return dtype_bytes(DTYPE_FP32, 2 * w->m * w->n + 2 * side * side);
 }
 
 void optimizer_work_lists(struct lower *l, struct work_table *w, const struct optimizer_pair *pairs,

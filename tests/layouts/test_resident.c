@@ -186,17 +186,43 @@ START_TEST(muon_saves_one_state_of_the_matrices)
 END_TEST
 
 /* google-deepmind/optax 1650: (2 min^2 + m n) elements; 2048 x 6144 in bf16 41.9 MB. */
-START_TEST(newton_schulz_workspace_of_one_matrix)
+static uint64_t most_workspace(const char *model, enum optimizer o)
 {
-    struct job j = job_of("muon-bf16", OPTIMIZER_MUON);
+    struct job j = job_of("muon-bf16", o);
     uint64_t most = 0;
 
-    lower("block:layers=1,hidden=2048,ffn=6144,heads=16", "ddp", &j, 1);
+    lower(model, "ddp", &j, 1);
     for (uint32_t i = 0; i < prog.n_buffers; i++)
         for (uint32_t k = 0; prog.buffers[i].item_bytes && k < prog.work_tables[0].n_items; k++)
             most = num_max(most, prog.buffers[i].item_bytes[k]);
-    ck_assert_uint_eq(most, 2 * (2 * 2048 * 2048 + 2048 * 6144));
     arena_release(&a);
+    return most;
+}
+
+START_TEST(newton_schulz_workspace_of_one_matrix)
+{
+    ck_assert_uint_eq(
+        most_workspace("block:layers=1,hidden=2048,ffn=6144,heads=16", OPTIMIZER_MUON),
+        2 * (2 * 2048 * 2048 + 2048 * 6144));
+}
+END_TEST
+
+/* fp32: an update and scratch of its shape, two matrices of the largest preconditioner. Llama-3.1-70B's 8192 x 28672: SOAP keeps
+ * none of the longer side, Shampoo cuts it into blocks of 8192: 1.75 + 0.5 GiB, and not the 7.875 of sides of 28672. */
+START_TEST(a_preconditioner_that_is_not_kept_has_no_workspace)
+{
+    static const char large[] = "block:layers=1,hidden=8192,ffn=28672,heads=64,mlp=swiglu";
+
+    ck_assert_uint_eq(most_workspace(large, OPTIMIZER_SOAP), UINT64_C(9) << 28);
+    ck_assert_uint_eq(most_workspace(large, OPTIMIZER_SHAMPOO), UINT64_C(9) << 28);
+    /* sides of 2048 and 6144: both are kept whole */
+    ck_assert_uint_eq(
+        most_workspace("block:layers=1,hidden=2048,ffn=6144,heads=16", OPTIMIZER_SOAP),
+        4 * (2 * 2048 * 6144 + 2 * 6144 * 6144));
+    /* both sides beyond 10,000: SOAP is Adam */
+    ck_assert_uint_eq(
+        most_workspace("block:layers=1,hidden=12288,ffn=16384,heads=96", OPTIMIZER_SOAP),
+        UINT64_C(4) * 2 * 12288 * 16384);
 }
 END_TEST
 
@@ -223,4 +249,5 @@ END_TEST
 SUITE_MAIN("layouts/resident", megatron_is_6_and_12_over_d, deepspeed_is_as_its_formulas,
            stages_are_as_in_the_paper, deepspeeds_own_example, seven_ranks_hold_a_seventh,
            fsdp2_in_fp32_and_bf16, muon_in_bf16_is_6_bytes, muon_saves_one_state_of_the_matrices,
-           newton_schulz_workspace_of_one_matrix, logits_of_a_batch_are_one_buffer)
+           newton_schulz_workspace_of_one_matrix,
+           a_preconditioner_that_is_not_kept_has_no_workspace, logits_of_a_batch_are_one_buffer)
