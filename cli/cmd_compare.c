@@ -71,10 +71,10 @@ static void advise(const struct block *b, struct strbuf *out)
         for (size_t i = 1; i < b->n; i++)
             if (b->x[i].p.memory.driver_bytes < lean->p.memory.driver_bytes)
                 lean = &b->x[i];
-        strbuf_printf(
-            out, "Nothing fits: the leanest, %s, needs %.1f of %.1f GiB, and 5 %% head room.\n",
-            lean->plan->job.layout, (double)lean->p.memory.driver_bytes / 0x1p30,
-            (double)lean->plan->cluster.device.memory_bytes / 0x1p30);
+        strbuf_printf(out, "Nothing fits: the leanest, %s, needs %.1f of %.1f GiB%s.\n",
+                      lean->plan->job.layout, (double)lean->p.memory.driver_bytes / 0x1p30,
+                      (double)lean->plan->cluster.device.memory_bytes / 0x1p30,
+                      lean->fit == FIT_TIGHT ? ", which is tight: less than 5 % head room" : "");
         return;
     }
     for (size_t i = 0; i < b->n; i++)

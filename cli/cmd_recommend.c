@@ -106,8 +106,11 @@ static bool redundant(const struct search *s, const struct plan *p)
            !layout_groups(l, &p->job, p->cluster.gpus_per_node, &group, &e) && group == p->job.gpus;
 }
 
+/* What is looked for: any layout that fits; the best of each that is not too big at sight; one's peak, however large. */
+enum look { LOOK_FOR_ONE, LOOK_FOR_BEST, LOOK_AT_ALL_COSTS };
+
 /* Owners are planned once: recomputation changes nothing for them, unless they are chosen by time. */
-static int try_layout(struct search *s, const char *layout, uint64_t nodes, bool one,
+static int try_layout(struct search *s, const char *layout, uint64_t nodes, enum look how,
                       struct tried *out, struct err *e)
 {
     struct sim_options o = {0};
@@ -119,7 +122,7 @@ static int try_layout(struct search *s, const char *layout, uint64_t nodes, bool
     out->name = layout;
     plan = ARENA_NEW(&out->a, struct plan, 1);
     if (setup_plan(s->s, nodes, layout, &out->a, plan, e) || redundant(s, plan) ||
-        too_big(plan, &out->least, e)) {
+        (how != LOOK_AT_ALL_COSTS && too_big(plan, &out->least, e))) {
         arena_release(&out->a);
         return 0;
     }
@@ -139,7 +142,7 @@ static int try_layout(struct search *s, const char *layout, uint64_t nodes, bool
         if (!out->known || better(&x, &out->x))
             out->x = x;
         out->known = true;
-        if (!x.fits || one)
+        if (!x.fits || how == LOOK_FOR_ONE)
             break; /* less recomputation takes more */
     }
     return 0;
@@ -186,17 +189,18 @@ static int find_sizes(struct search *s, struct err *e)
     return 0;
 }
 
-/* The layouts at one size, of[n_layouts], or with `one` those up to the first that fits; on failure nothing is left to release. */
-static int look(struct search *s, uint64_t nodes, bool one, struct tried *of, struct err *e)
+/* The layouts at one size, of[n_layouts], or looking for one those up to the first that fits; on failure nothing is left to
+ * release. */
+static int look(struct search *s, uint64_t nodes, enum look how, struct tried *of, struct err *e)
 {
     memset(of, 0, s->n_layouts * sizeof(*of));
     for (size_t i = 0; i < s->n_layouts; i++) {
-        if (try_layout(s, s->layouts[i], nodes, one, &of[i], e)) {
+        if (try_layout(s, s->layouts[i], nodes, how, &of[i], e)) {
             while (i--)
                 tried_release(&of[i]);
             return -1;
         }
-        if (one && of[i].known && of[i].x.fits)
+        if (how == LOOK_FOR_ONE && of[i].known && of[i].x.fits)
             break;
     }
     return 0;
@@ -206,7 +210,7 @@ static int look(struct search *s, uint64_t nodes, bool one, struct tried *of, st
 static int any_fits(struct search *s, uint64_t nodes, bool *fits, struct err *e)
 {
     struct tried *of = MEM_NEW(struct tried, s->n_layouts);
-    int status = look(s, nodes, true, of, e);
+    int status = look(s, nodes, LOOK_FOR_ONE, of, e);
 
     *fits = false;
     for (size_t i = 0; i < s->n_layouts && !status; i++) {
@@ -287,10 +291,41 @@ static int by_rate(const void *x, const void *y)
 /* The best of a size in of[0], the others behind it by speed, those of which nothing is known last. */
 static int look_sorted(struct search *s, uint64_t nodes, struct tried *of, struct err *e)
 {
-    if (look(s, nodes, false, of, e))
+    if (look(s, nodes, LOOK_FOR_BEST, of, e))
         return -1;
     qsort(of, s->n_layouts, sizeof(*of), by_rate);
     return 0;
+}
+
+/* Nothing fits: of the layouts that were too big at sight those are simulated whose bound is below the least peak so far, so that
+ * the leanest is one of those that are known. */
+static int simulate_leaner(struct search *s, struct answer *w, struct err *e)
+{
+    uint64_t least = UINT64_MAX;
+
+    for (size_t i = 0; i < w->n_layouts; i++)
+        least = num_min(least, w->layout[i].x.p.memory.driver_bytes);
+    for (;;) {
+        struct tried *best = NULL, with;
+
+        for (size_t i = 0; i < w->n_too_big; i++) {
+            struct tried *t = &w->layout[w->n_layouts + i];
+
+            if (t->least < least && (!best || t->least < best->least))
+                best = t;
+        }
+        if (!best) {
+            qsort(w->layout, w->n_layouts + w->n_too_big, sizeof(*w->layout), by_rate);
+            return 0;
+        }
+        if (try_layout(s, best->name, s->sizes[s->n_sizes - 1], LOOK_AT_ALL_COSTS, &with, e))
+            return -1;
+        BUG_ON(!with.known);
+        least = num_min(least, with.x.p.memory.driver_bytes);
+        *best = w->layout[w->n_layouts];
+        w->layout[w->n_layouts++] = with;
+        w->n_too_big--;
+    }
 }
 
 static int fill(struct search *s, size_t index, struct answer *w, struct err *e)
@@ -306,6 +341,8 @@ static int fill(struct search *s, size_t index, struct answer *w, struct err *e)
     while (!status && w->n_layouts + w->n_too_big < s->n_layouts &&
            w->layout[w->n_layouts + w->n_too_big].least)
         w->n_too_big++;
+    if (!status && index == s->n_sizes)
+        status = simulate_leaner(s, w, e);
     if (!status && index < s->n_sizes)
         w->size[w->n++] = w->layout[0];
     for (size_t at = index + 1; !status && at < s->n_sizes && w->n < MAX_SIZES; at++) {
@@ -334,7 +371,7 @@ static const struct shown {
     {{"recompute", "recompute", TABLE_TEXT, 0, TABLE_AUTO}, OF_BOTH},
     {{"step_ms", "step ms", TABLE_FIXED, 1, TABLE_AUTO}, OF_BOTH},
     {{"memory_gib", "GiB", TABLE_GIB, 1, TABLE_AUTO}, OF_BOTH},
-    {{"fits", "fits", TABLE_BOOL, 0, TABLE_AUTO}, OF_LAYOUTS},
+    {{"fit", "fits", TABLE_TEXT, 0, TABLE_AUTO}, OF_LAYOUTS},
     {{"mfu_percent", "MFU %", TABLE_FIXED, 1, TABLE_AUTO}, OF_BOTH},
     {{"tokens_per_s_per_gpu", "tok/s/GPU", TABLE_FIXED, 0, TABLE_AUTO}, OF_BOTH},
     {{"tokens_per_s", "tok/s", TABLE_COUNT, 0, TABLE_AUTO}, OF_SIZES},
@@ -365,7 +402,7 @@ static void row(struct table *t, const struct evaluation *x, double rate)
         table_set_u64(t, "tokens_per_s", (uint64_t)(x->tokens_per_s_per_gpu * p->job.gpus + 0.5));
         table_set_double(t, "scaling_percent", 100 * (x->tokens_per_s_per_gpu / rate));
     } else {
-        table_set_bool(t, "fits", x->fits);
+        table_set_str(t, "fit", fit_name(x->fit));
         table_set_str(t, "bottleneck", x->bottleneck);
     }
     table_set_str(t, "layout", p->job.layout);
@@ -475,30 +512,25 @@ static void print_text(const struct search *s, const struct answer *w, enum tabl
                   (unsigned long long)s->n_simulated);
 }
 
+/* The leanest is simulated, as are all whose bound is below its peak (simulate_leaner()). */
 static void print_nothing(const struct search *s, const struct answer *w, struct strbuf *out)
 {
-    uint64_t bytes = UINT64_MAX;
-    const char *name = NULL, *recompute = "full";
-    bool simulated = false;
+    const struct tried *lean = &w->layout[0];
+    const struct evaluation *x;
 
-    for (size_t i = 0; i < w->n_layouts + w->n_too_big; i++) {
-        const struct tried *t = &w->layout[i];
-        uint64_t needs = t->known ? t->x.p.memory.driver_bytes : t->least;
-
-        if (needs >= bytes)
-            continue;
-        bytes = needs;
-        name = t->name;
-        simulated = t->known;
-        recompute = recompute_names[t->known ? t->x.plan->job.recompute : s->most];
-    }
+    for (size_t i = 1; i < w->n_layouts; i++)
+        if (w->layout[i].x.p.memory.driver_bytes < lean->x.p.memory.driver_bytes)
+            lean = &w->layout[i];
+    x = &lean->x;
     strbuf_printf(out,
                   "Nothing fits on up to %llu %s: the leanest on %llu, %s with --recompute %s, "
-                  "needs %s%.1f of %.1f GiB, and 5 %% head room.\n",
+                  "needs %.1f of %.1f GiB%s.\n",
                   (unsigned long long)s->max_nodes, nodes_text(s->max_nodes),
-                  (unsigned long long)s->sizes[s->n_sizes - 1], name, recompute,
-                  simulated ? "" : "more than ", (double)bytes / 0x1p30,
-                  (double)s->s->cluster.device.memory_bytes / 0x1p30);
+                  (unsigned long long)s->sizes[s->n_sizes - 1], lean->name,
+                  recompute_names[x->plan->job.recompute],
+                  (double)x->p.memory.driver_bytes / 0x1p30,
+                  (double)s->s->cluster.device.memory_bytes / 0x1p30,
+                  x->fit == FIT_TIGHT ? ", which is tight: less than 5 % head room" : "");
     print_left_out(s, w, out);
 }
 

@@ -62,6 +62,20 @@ static void describe_bottleneck(struct evaluation *x)
         describe_wait(p, x->bottleneck, sizeof(x->bottleneck));
 }
 
+const char *fit_name(enum fit f)
+{
+    static const char *const names[] = {"yes", "tight", "no"};
+
+    return names[f];
+}
+
+static enum fit fit_of(uint64_t needs, uint64_t capacity)
+{
+    return 1.05 * (double)needs <= (double)capacity ? FIT_YES
+           : needs <= capacity                      ? FIT_TIGHT
+                                                    : FIT_NO;
+}
+
 int evaluate(struct plan *plan, const struct sim_options *o, struct arena *a,
              struct evaluation *out, struct err *e)
 {
@@ -92,8 +106,8 @@ int evaluate(struct plan *plan, const struct sim_options *o, struct arena *a,
     out->tokens_per_s_per_gpu = tokens / s;
     out->mfu = graph_model_flops_per_token(&plan->model, j->seq_len, j->target_len) * tokens / s /
                plan->cluster.device.peak_flops;
-    out->fits =
-        1.05 * (double)out->p.memory.driver_bytes <= (double)plan->cluster.device.memory_bytes;
+    out->fit = fit_of(out->p.memory.driver_bytes, plan->cluster.device.memory_bytes);
+    out->fits = out->fit == FIT_YES;
     out->balance = plan->flops_mean > 0 ? (double)plan->flops_max / plan->flops_mean : 1;
     describe_bottleneck(out);
     return 0;
@@ -145,7 +159,8 @@ const struct table_col evaluate_cols[] = {
     {"memory_gib", "GiB", TABLE_GIB, 1, TABLE_AUTO},
     {"memory_alloc_gib", NULL, TABLE_GIB, 2, TABLE_AUTO},
     {"memory_min_gib", NULL, TABLE_GIB, 2, TABLE_AUTO},
-    {"fits", "fits", TABLE_BOOL, 0, TABLE_AUTO},
+    {"fits", NULL, TABLE_BOOL, 0, TABLE_AUTO},
+    {"fit", "fits", TABLE_TEXT, 0, TABLE_AUTO},
     {"capacity_gib", NULL, TABLE_GIB, 2, TABLE_AUTO},
     {"mfu", NULL, TABLE_FIXED, 4, TABLE_AUTO},
     {"mfu_percent", "MFU %", TABLE_FIXED, 1, TABLE_AUTO},
@@ -233,6 +248,7 @@ void evaluate_row(struct table *t, const struct evaluation *x)
     table_set_u64(t, "memory_min_gib", p->memory.driver_min_bytes);
     table_set_json(t, "memory_parts", memory_parts(x));
     table_set_bool(t, "fits", x->fits);
+    table_set_str(t, "fit", fit_name(x->fit));
     table_set_u64(t, "capacity_gib", plan->cluster.device.memory_bytes);
     table_set_double(t, "mfu", x->mfu);
     table_set_double(t, "mfu_percent", 100 * x->mfu);

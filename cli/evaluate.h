@@ -7,11 +7,16 @@
 #include "planner/planner.h"
 #include "sim/sim.h"
 
+/* Does the step fit? YES: with 5 % head room. TIGHT: without it, which is less than predictions of memory miss by. */
+enum fit { FIT_YES, FIT_TIGHT, FIT_NO };
+const char *fit_name(enum fit f); /* "yes", "tight", "no" */
+
 struct evaluation {
     struct plan *plan;
     struct program program;
     struct prediction p;
-    bool fits;
+    enum fit fit;
+    bool fits; /* fit == FIT_YES */
     double mfu, tokens_per_s_per_gpu, balance;
     char bottleneck[96];
 };
