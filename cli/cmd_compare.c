@@ -108,6 +108,8 @@ static void print_blocks(const struct block *b, size_t n, enum table_format f, s
                     out);
         strbuf_puts(out, "\n");
         advise(&b[i], out);
+        for (size_t k = 0; k < b[i].n; k++)
+            evaluate_say_uneven(b[i].x[k].plan, out);
     }
     strbuf_puts(out, "step: predicted, within +-% where measured runs cover such a run "
                      "(docs/VALIDATION.md); elsewhere read ratios.\n"

@@ -64,15 +64,6 @@ static bool fits(const struct plan *plan)
     return plan->bytes_max + d->context_bytes <= d->memory_bytes;
 }
 
-static uint32_t idle_ranks(const struct plan *plan)
-{
-    uint32_t n = 0;
-
-    for (uint32_t r = 0; r < plan->world; r++)
-        n += plan->load_flops[r] == 0;
-    return plan->flops_max ? n : 0;
-}
-
 /* Something was chosen, and its first objective has a bound (simulated time has none). */
 static bool is_bounded(const struct plan *plan)
 {
@@ -104,7 +95,7 @@ static void plan_row(struct table *t, const struct plan *plan)
     table_set_u64(t, "resident_max_gib", plan->bytes_max);
     table_set_double(t, "bytes_mean", plan->bytes_mean);
     table_set_double(t, "resident_mean_gib", plan->bytes_mean);
-    table_set_u64(t, "idle_ranks", idle_ranks(plan));
+    table_set_u64(t, "idle_ranks", evaluate_idle_ranks(plan));
     table_set_bool(t, "fits", fits(plan));
     table_set_str(t, "solver", plan->solver);
     snprintf(solver, sizeof(solver), "%.*s", (int)strcspn(plan->solver, " ("), plan->solver);
@@ -129,7 +120,7 @@ static int write_plan(const struct plan *plan, const char *path, struct err *e)
 
 static void explain_idle(const struct plan *plan, struct strbuf *out)
 {
-    strbuf_printf(out, "\n%u of %u ranks update no matrix", idle_ranks(plan), plan->world);
+    strbuf_printf(out, "\n%u of %u ranks update no matrix", evaluate_idle_ranks(plan), plan->world);
     if (plan_shards(plan) > plan->model.matrix_tensors)
         strbuf_printf(out,
                       ": there are only %u. Fewer ranks, or replicas of a smaller group, would use "
@@ -166,8 +157,10 @@ static void summary(const struct plan *plan, enum table_format f, int argc, char
             strbuf_puts(out, "\n");
         }
         table_print(&t, f, out);
-        if (f == TABLE_AS_TABLE && idle_ranks(plan))
+        if (f == TABLE_AS_TABLE && evaluate_idle_ranks(plan))
             explain_idle(plan, out);
+        if (f == TABLE_AS_TABLE)
+            evaluate_say_uneven(plan, out);
     }
     table_release(&t);
 }

@@ -174,6 +174,9 @@ const struct table_col evaluate_cols[] = {
     {"ns_flops_max", NULL, TABLE_INT, 0, TABLE_AUTO},
     {"ns_flops_mean", NULL, TABLE_FIXED, 0, TABLE_AUTO},
     {"balance", NULL, TABLE_FIXED, 2, TABLE_AUTO},
+    {"idle_ranks", NULL, TABLE_INT, 0, TABLE_AUTO},
+    {"empty_ranks", NULL, TABLE_INT, 0, TABLE_AUTO},
+    {"held_balance", NULL, TABLE_FIXED, 2, TABLE_AUTO},
     {"gather_algorithm", NULL, TABLE_TEXT, 0, TABLE_AUTO},
     {"error_percent", "+-%", TABLE_FIXED, 0, TABLE_AUTO},
     {"bottleneck", "limited by", TABLE_TEXT, 0, TABLE_AUTO},
@@ -231,6 +234,7 @@ void evaluate_row(struct table *t, const struct evaluation *x)
     const struct prediction *p = &x->p;
     const struct plan *plan = x->plan;
     struct step_band band = step_band(plan);
+    struct layout_held held = layout_held(plan);
 
     table_row(t);
     table_set_str(t, "layout", plan->job.layout);
@@ -263,6 +267,10 @@ void evaluate_row(struct table *t, const struct evaluation *x)
     table_set_u64(t, "ns_flops_max", plan->flops_max);
     table_set_double(t, "ns_flops_mean", plan->flops_mean);
     table_set_double(t, "balance", x->balance);
+    table_set_u64(t, "idle_ranks", evaluate_idle_ranks(plan));
+    table_set_u64(t, "empty_ranks", held.empty);
+    if (held.mean > 0)
+        table_set_double(t, "held_balance", (double)held.most / held.mean);
     table_set_str(t, "gather_algorithm", owner_algorithm(x));
     table_set_str(t, "bottleneck", x->bottleneck);
     if (plan->job.price_per_gpu_hour > 0)
@@ -338,6 +346,34 @@ void evaluate_time_row(struct table *t, const struct evaluation *x)
     table_set_double(t, "step", (double)x->p.optimizer_bytes / 1e9);
     table_set_double(t, "balance", x->balance);
     table_set_str(t, "via", !via ? NULL : !strcmp(via, "hierarchical") ? "hier." : via);
+}
+
+uint32_t evaluate_idle_ranks(const struct plan *plan)
+{
+    uint32_t n = 0;
+
+    for (uint32_t r = 0; r < plan->world; r++)
+        n += plan->load_flops[r] == 0;
+    return plan->flops_max ? n : 0;
+}
+
+/* A fuller rank than this times the mean, or an emptier one than that, is worth a word. */
+static const double FULL = 1.05, EMPTY = 0.5;
+
+void evaluate_say_uneven(const struct plan *plan, struct strbuf *out)
+{
+    struct layout_held held = layout_held(plan);
+    uint32_t shards = plan_shards(plan);
+
+    if ((double)held.most <= FULL * held.mean && (double)held.least >= EMPTY * held.mean)
+        return;
+    strbuf_printf(out, "%s cuts unevenly over %s%u ranks: rank %u holds %.2f times the mean, ",
+                  plan->job.layout, shards < plan->world ? "groups of " : "", shards, held.fullest,
+                  (double)held.most / held.mean);
+    if (held.empty)
+        strbuf_printf(out, "%u of %u hold nothing.\n", held.empty, plan->world);
+    else
+        strbuf_printf(out, "rank %u %.2f times.\n", held.emptiest, (double)held.least / held.mean);
 }
 
 void evaluate_title(const struct plan *plan, struct strbuf *out)

@@ -42,6 +42,11 @@ extern const struct table_col evaluate_time_cols[];
 extern const size_t evaluate_time_cols_n;
 void evaluate_time_row(struct table *t, const struct evaluation *x);
 
+/* Ranks that update no matrix while others do. */
+uint32_t evaluate_idle_ranks(const struct plan *plan);
+/* A line where a rank holds 5 % more than the mean of what the layout cuts, or another less than half of it. */
+void evaluate_say_uneven(const struct plan *plan, struct strbuf *out);
+
 /* "NIC", for both directions. */
 const char *evaluate_resource_name(enum sim_resource r);
 

@@ -91,6 +91,16 @@ uint64_t layout_base_bytes(const struct plan *plan);
 /* Optimizer FLOPs and resident bytes of every rank, [world] each, from a plan whose places are complete. */
 void layout_loads(const struct plan *plan, uint64_t *flops, uint64_t *bytes);
 
+/* How evenly the ranks of a shard group hold the elements of what the layout cuts: rows, flat slices, owned tensors. Padding does
+ * not count. All 0 where nothing is cut. O(tensors + ranks). */
+struct layout_held {
+    uint64_t most, least;
+    double mean;
+    uint32_t fullest, emptiest; /* ranks of the first shard group */
+    uint32_t empty;             /* ranks of the world that hold nothing */
+};
+struct layout_held layout_held(const struct plan *plan);
+
 /* Is this plan what its job's layout makes: names, factors, rules, offsets, one owner for a unit's vectors, loads? For
  * plans from files. ERR_INVALID with the first contradiction. */
 int layout_check(const struct plan *plan, struct err *e);

@@ -226,6 +226,42 @@ START_TEST(a_preconditioner_that_is_not_kept_has_no_workspace)
 }
 END_TEST
 
+/* FSDP2 gives the first ranks ceil(rows/G) rows each: 64 rows over 7 ranks are 10 each and 4 for the last; over 100 ranks one
+ * each for 64 ranks, and none for 36. */
+START_TEST(rows_that_do_not_divide_leave_the_last_ranks_less)
+{
+    struct job j = job_of("muon-bf16", OPTIMIZER_ADAMW);
+    struct layout_held held;
+
+    lower("block:layers=1,hidden=64,ffn=64,heads=4,mlp=swiglu", "zero3", &j, 100);
+    held = layout_held(&plan);
+    /* 7 matrices of 64 x 64 and 2 norms of 64, a row each on 64 ranks */
+    ck_assert_uint_eq(held.most, 7 * 64 + 2);
+    ck_assert_uint_eq(held.least, 0);
+    ck_assert_uint_eq(held.empty, 36);
+    ck_assert_uint_eq(held.fullest, 0);
+    arena_release(&a);
+    lower("block:layers=1,hidden=64,ffn=64,heads=4,mlp=swiglu", "zero3", &j, 7);
+    held = layout_held(&plan);
+    ck_assert_uint_eq(held.most, 10 * (7 * 64 + 2));
+    ck_assert_uint_eq(held.least, 4 * (7 * 64 + 2));
+    ck_assert_uint_eq(held.emptiest, 6);
+    ck_assert_uint_eq(held.empty, 0);
+    near(held.mean, (7 * 4096 + 2 * 64) / 7.0, 1e-9);
+    arena_release(&a);
+    /* equal slices of ceil(N/7) elements: the last has what is left */
+    lower("block:layers=1,hidden=64,ffn=64,heads=4,mlp=swiglu", "zero1", &j, 7);
+    held = layout_held(&plan);
+    ck_assert_uint_eq(held.most, (7 * 4096 + 2 * 64 + 6) / 7);
+    ck_assert_uint_eq(held.least, 7 * 4096 + 2 * 64 - 6 * held.most);
+    arena_release(&a);
+    lower("block:layers=1,hidden=64,ffn=64,heads=4,mlp=swiglu", "ddp", &j, 7);
+    held = layout_held(&plan);
+    ck_assert_uint_eq(held.most + held.empty, 0);
+    arena_release(&a);
+}
+END_TEST
+
 /* karpathy/nanochat 443: 32 x 2048 tokens, 65536 words: the allocation that failed was one buffer of bf16 logits, 8.00 GiB;
  * half the batch fitted. */
 START_TEST(logits_of_a_batch_are_one_buffer)
@@ -250,4 +286,5 @@ SUITE_MAIN("layouts/resident", megatron_is_6_and_12_over_d, deepspeed_is_as_its_
            stages_are_as_in_the_paper, deepspeeds_own_example, seven_ranks_hold_a_seventh,
            fsdp2_in_fp32_and_bf16, muon_in_bf16_is_6_bytes, muon_saves_one_state_of_the_matrices,
            newton_schulz_workspace_of_one_matrix,
-           a_preconditioner_that_is_not_kept_has_no_workspace, logits_of_a_batch_are_one_buffer)
+           a_preconditioner_that_is_not_kept_has_no_workspace,
+           rows_that_do_not_divide_leave_the_last_ranks_less, logits_of_a_batch_are_one_buffer)
