@@ -86,6 +86,7 @@ int evaluate(struct plan *plan, const struct sim_options *o, struct arena *a,
 
     memset(out, 0, sizeof(*out));
     out->plan = plan;
+    with.framework_gathers = plan_gathers_as_framework(plan);
     if (!o->serial) { /* else as ballast exec runs it */
         costs = *framework_costs(j->framework);
         costs.unfused = job_unfused_attention(j, &plan->model);
@@ -100,7 +101,7 @@ int evaluate(struct plan *plan, const struct sim_options *o, struct arena *a,
         with.framework = &costs;
     }
     if (layout_lower(plan, a, &out->program, e) ||
-        sim_predict(&out->program, &plan->cluster, &with, a, &out->p, e))
+        sim_predict_fastest(&out->program, &plan->cluster, &with, a, &out->p, e))
         return err_prefix(e, "layout '%s'", plan->layout_full);
     s = (double)out->p.step_ps / 1e12;
     out->tokens_per_s_per_gpu = tokens / s;
@@ -137,12 +138,28 @@ double evaluate_usd_per_mtok(const struct evaluation *x)
     return x->plan->job.price_per_gpu_hour / 3600 / x->tokens_per_s_per_gpu * 1e6;
 }
 
-/* How owner segments travelled, or NULL. */
-static const char *owner_algorithm(const struct evaluation *x)
+/* How owner segments travelled, in `to`: "tree", a mixture as "ring+tree", the way of most bytes first. NULL without owners. */
+static const char *owner_algorithm(const struct evaluation *x, char *to, size_t n)
 {
-    return x->plan->strategy == STRATEGY_OWNER && x->p.gather_algo != ALGO_AUTO
-               ? coll_algo_name(x->p.gather_algo)
-               : NULL;
+    enum coll_algo most = x->p.gather_algo;
+    size_t len;
+
+    if (x->plan->strategy != STRATEGY_OWNER || most == ALGO_AUTO)
+        return NULL;
+    len = (size_t)snprintf(to, n, "%s", coll_algo_name(most));
+    for (int k = ALGO_AUTO + 1; k < ALGO_N && len < n; k++)
+        if (k != (int)most && x->p.gather_algos & 1u << k)
+            len += (size_t)snprintf(to + len, n - len, "+%s", coll_algo_name((enum coll_algo)k));
+    return to;
+}
+
+/* Who says how they travel. */
+static const char *owner_choice(const struct evaluation *x)
+{
+    return x->plan->strategy != STRATEGY_OWNER || x->p.gather_algo == ALGO_AUTO ? NULL
+           : plan_gathers_as_framework(x->plan)                                 ? "framework"
+           : x->plan->job.gather == ALGO_AUTO                                   ? "auto"
+                                                                                : "asked";
 }
 
 const struct table_col evaluate_cols[] = {
@@ -178,6 +195,7 @@ const struct table_col evaluate_cols[] = {
     {"empty_ranks", NULL, TABLE_INT, 0, TABLE_AUTO},
     {"held_balance", NULL, TABLE_FIXED, 2, TABLE_AUTO},
     {"gather_algorithm", NULL, TABLE_TEXT, 0, TABLE_AUTO},
+    {"gather_choice", NULL, TABLE_TEXT, 0, TABLE_AUTO},
     {"error_percent", "+-%", TABLE_FIXED, 0, TABLE_AUTO},
     {"bottleneck", "limited by", TABLE_TEXT, 0, TABLE_AUTO},
     {"usd_per_million_tokens", NULL, TABLE_FIXED, 3, TABLE_AUTO},
@@ -233,6 +251,7 @@ void evaluate_row(struct table *t, const struct evaluation *x)
 {
     const struct prediction *p = &x->p;
     const struct plan *plan = x->plan;
+    char via[64];
     struct step_band band = step_band(plan);
     struct layout_held held = layout_held(plan);
 
@@ -271,7 +290,8 @@ void evaluate_row(struct table *t, const struct evaluation *x)
     table_set_u64(t, "empty_ranks", held.empty);
     if (held.mean > 0)
         table_set_double(t, "held_balance", (double)held.most / held.mean);
-    table_set_str(t, "gather_algorithm", owner_algorithm(x));
+    table_set_str(t, "gather_algorithm", owner_algorithm(x, via, sizeof(via)));
+    table_set_str(t, "gather_choice", owner_choice(x));
     table_set_str(t, "bottleneck", x->bottleneck);
     if (plan->job.price_per_gpu_hour > 0)
         table_set_double(t, "usd_per_million_tokens", evaluate_usd_per_mtok(x));
@@ -334,7 +354,9 @@ const size_t evaluate_time_cols_n = sizeof(evaluate_time_cols) / sizeof(evaluate
 
 void evaluate_time_row(struct table *t, const struct evaluation *x)
 {
-    const char *via = owner_algorithm(x);
+    const char *choice = owner_choice(x);
+    char all[64];
+    const char *via = owner_algorithm(x, all, sizeof(all));
 
     table_row(t);
     table_set_str(t, "layout", x->plan->job.layout);
@@ -345,7 +367,10 @@ void evaluate_time_row(struct table *t, const struct evaluation *x)
     table_set_double(t, "inter", (double)x->p.bytes_max.sent_inter / 1e9);
     table_set_double(t, "step", (double)x->p.optimizer_bytes / 1e9);
     table_set_double(t, "balance", x->balance);
-    table_set_str(t, "via", !via ? NULL : !strcmp(via, "hierarchical") ? "hier." : via);
+    table_set_str(t, "via",
+                  choice && !strcmp(choice, "framework") ? choice
+                  : via && strchr(via, '+')              ? "mixed"
+                                                         : via);
 }
 
 uint32_t evaluate_idle_ranks(const struct plan *plan)

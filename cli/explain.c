@@ -71,6 +71,7 @@ static void try_gathers(struct search *s)
         if (k == (int)base->p.gather_algo)
             continue;
         p.job.gather = (enum coll_algo)k;
+        p.job.gather_as_framework = false;
         try_it(s, &p, false, arena_printf(s->a, "--gather %s", coll_algo_name(p.job.gather)), NULL);
     }
 }

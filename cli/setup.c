@@ -8,6 +8,7 @@
 #include "layouts/layout.h"
 #include "model/precision.h"
 #include "planner/planner.h"
+#include "sim/framework.h"
 
 #include <string.h>
 #include <strings.h>
@@ -21,7 +22,8 @@ static const char *const algos[] = {
 #define X(v, name) name,
     COLL_ALGOS(X)
 #undef X
-        NULL};
+        "framework", /* index ALGO_N */
+    NULL};
 static const char *const frameworks[] = {
 #define X(v, name) name,
     FRAMEWORKS(X)
@@ -168,8 +170,10 @@ const struct opt setup_options[] = {
     {.name = "gather",
      .type = OPT_CHOICE,
      .choices = algos,
-     .dflt = "auto",
-     .help = "how owner segments travel; auto takes the fastest of the first four"},
+     .dflt_note = "auto; framework where it is known",
+     .help = "how owner segments travel; auto: as makes the step fastest (padded is a baseline); "
+             "framework: as the "
+             "framework is known to send them, broadcasts after zero1's and zero2's step"},
     {.name = "prefetch",
      .type = OPT_COUNT,
      .meta = "UNITS",
@@ -378,6 +382,16 @@ static void read_precision(const struct opts *o, struct job *j)
         j->master_weights = opts_get(o, "master-weights")->u64 == 1;
 }
 
+/* Broadcasts are what is known of frameworks; where they have no place the layout leaves them out. */
+static void read_gather(const struct opts *o, struct job *j)
+{
+    const struct opt_val *v = opts_get(o, "gather");
+
+    j->gather = v->set && v->u64 < ALGO_N ? (enum coll_algo)v->u64 : ALGO_AUTO;
+    j->gather_as_framework =
+        v->set ? v->u64 == ALGO_N : framework_costs(j->framework)->refresh_by_owner;
+}
+
 static int read_job(struct setup *s, struct err *e)
 {
     const struct opts *o = s->opts;
@@ -392,7 +406,6 @@ static int read_job(struct setup *s, struct err *e)
         .micro_batch = opts_get(o, "micro-batch")->u64,
         .grad_accum = opts_get(o, "grad-accum")->u64,
         .recompute = (enum recompute)opts_get(o, "recompute")->u64,
-        .gather = (enum coll_algo)opts_get(o, "gather")->u64,
         .prefetch = (uint32_t)opts_get(o, "prefetch")->u64,
         .planner = opts_get(o, "planner")->text,
         .objective = opts_get(o, "objective")->text,
@@ -415,6 +428,7 @@ static int read_job(struct setup *s, struct err *e)
             opts_get(o, "price")->set ? opts_get(o, "price")->d : s->cluster.price_per_gpu_hour,
     };
     read_precision(o, j);
+    read_gather(o, j);
     if (model_bridge(&s->model) != MODEL_NONE)
         j->target_len =
             opts_get(o, "target-len")->set ? opts_get(o, "target-len")->u64 : j->seq_len;
@@ -642,8 +656,8 @@ static bool one_rank(const struct setup *s)
 int setup_check_used(struct setup *s, const char *const *layouts, size_t n, struct err *e)
 {
     const char *adamw = s->job.optimizer == OPTIMIZER_ADAMW ? " of matrices under adamw" : "";
-    bool owner = false, bucket = false, cut = false, whole = false, refresh = false, local = false,
-         syncs = false;
+    bool owner = false, owner_refresh = false, bucket = false, cut = false, whole = false,
+         refresh = false, local = false, syncs = false;
     struct arena a;
 
     arena_init(&a);
@@ -662,6 +676,7 @@ int setup_check_used(struct setup *s, const char *const *layouts, size_t n, stru
                 return err_set(e, ERR_USAGE, "layout '%s' is named twice", layouts[i]);
             }
         owner |= st == STRATEGY_OWNER && s->job.optimizer != OPTIMIZER_ADAMW;
+        owner_refresh |= st == STRATEGY_OWNER && layout_refreshes(l);
         whole |= st != STRATEGY_STOCK;
         local |= st == STRATEGY_OWNER || st == STRATEGY_REPLICATED;
         syncs |= layout_may_sync_last(l);
@@ -674,6 +689,11 @@ int setup_check_used(struct setup *s, const char *const *layouts, size_t n, stru
     if (opts_get(s->opts, "gather")->set == OPT_FROM_CLI && !owner)
         return err_set(e, ERR_INVALID, "--gather has no effect: no layout here has owners%s",
                        adamw);
+    if (opts_get(s->opts, "gather")->set == OPT_FROM_CLI && s->job.gather_as_framework &&
+        (!owner_refresh || !framework_costs(s->job.framework)->refresh_by_owner))
+        return err_set(e, ERR_INVALID,
+                       "--gather framework has no effect: it is known of fsdp2 and fsdp2-compiled, "
+                       "under zero1-owner and zero2-owner");
     if (opts_get(s->opts, "planner")->set == OPT_FROM_CLI && !owner)
         return err_set(e, ERR_INVALID, "--planner has no effect: no layout here has owners%s",
                        adamw);

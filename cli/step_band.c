@@ -132,7 +132,7 @@ static cJSON *values_of(const struct plan *plan)
     const struct job *j = &plan->job;
     cJSON *o = json_new_object(), *job;
 
-    plan_add_job(o, j);
+    plan_add_job(o, plan);
     job = cJSON_DetachItemFromObject(o, "job");
     json_free(o);
     for (size_t i = 0; i < sizeof(said) / sizeof(said[0]); i++)
@@ -192,11 +192,8 @@ static int note_row(void *ctx, struct step_row *m, struct setup *s, struct err *
 {
     struct rows_of_set *k = ctx;
     struct plan *plan = ARENA_NEW(&s->arena, struct plan, 1);
-    const struct layout *l;
 
-    if (setup_plan(s, m->nodes, m->layout, &s->arena, plan, e) ||
-        layout_resolve(m->layout, plan->job.optimizer, &s->arena, &l, &plan->strategy,
-                       &plan->layout_full, e))
+    if (setup_plan(s, m->nodes, m->layout, &s->arena, plan, e) || layout_place(plan, &s->arena, e))
         return -1;
     if (!strcmp(plan->layout_full, k->set->layout))
         cJSON_AddItemToArray(k->rows, values_of(plan));

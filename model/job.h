@@ -9,7 +9,7 @@
 
 enum recompute { RECOMPUTE_NONE, RECOMPUTE_SELECTIVE, RECOMPUTE_FULL };
 
-/* How owner segments travel. AUTO: the simulator takes the fastest and says which. */
+/* How owner segments travel. AUTO: what makes the step fastest, which the row names. */
 #define COLL_ALGOS(X)                                                                              \
     X(ALGO_AUTO, "auto")                                                                           \
     X(ALGO_P2P, "p2p")                                                                             \
@@ -74,6 +74,8 @@ struct job {
     bool master_weights; /* fp32 copy of the parameters with the optimizer state */
     enum recompute recompute;
     enum coll_algo gather;
+    bool
+        gather_as_framework; /* where it is known what the framework does (plan_gathers_as_framework()); `gather` is AUTO */
     uint32_t prefetch; /* units gathered ahead */
     uint64_t bucket_bytes;
     const char *planner, *objective; /* as asked; planner/ knows the names */

@@ -65,6 +65,11 @@ struct plan {
 /* G: ranks that share one copy of what is cut, neighbours; world / G groups hold the same. */
 uint32_t plan_shards(const struct plan *p);
 
+/* Do owners' updates travel as the framework sends them? Known is that only where each rank needs all of them after the step. */
+bool plan_gathers_as_framework(const struct plan *p);
+/* Is it a layout of owners where each rank needs all updates after the step? */
+bool plan_sends_updates(const struct plan *p);
+
 /* The plan file as a tree; loads must be filled. */
 cJSON *plan_to_json(const struct plan *p);
 /* Strict: unknown keys, values out of range and sums that do not hold are refused, naming file and key. Everything but

@@ -13,7 +13,7 @@ const char *const plan_dtypes[] = {DTYPES(X) NULL};
 #define X(v, name) name,
 const char *const plan_roles[] = {TENSOR_ROLES(X) NULL};
 const char *const plan_optimizers[] = {OPTIMIZERS(X) NULL};
-const char *const plan_algos[] = {COLL_ALGOS(X) NULL};
+const char *const plan_algos[] = {COLL_ALGOS(X) "framework", NULL};
 const char *const plan_frameworks[] = {FRAMEWORKS(X) NULL};
 const char *const plan_attentions[] = {ATTENTIONS(X) NULL};
 const char *const plan_losses[] = {LOSSES(X) NULL};
@@ -189,8 +189,20 @@ static void add_factor(cJSON *to, const char *key, struct factor f)
     json_add_u64(pair, NULL, f.nodes);
 }
 
-void plan_add_job(cJSON *to, const struct job *j)
+bool plan_gathers_as_framework(const struct plan *p)
 {
+    return p->job.gather_as_framework && plan_sends_updates(p);
+}
+
+bool plan_sends_updates(const struct plan *p)
+{
+    return p->strategy == STRATEGY_OWNER && p->params.in_node * p->params.nodes == 1 &&
+           p->states.in_node * p->states.nodes > 1;
+}
+
+void plan_add_job(cJSON *to, const struct plan *p)
+{
+    const struct job *j = &p->job;
     cJSON *o = json_add_object(to, "job");
 
     json_add_u64(o, "nodes", j->nodes);
@@ -208,7 +220,8 @@ void plan_add_job(cJSON *to, const struct job *j)
     json_add_str(o, "state_dtype", dtype_name(j->state_dtype));
     json_add_bool(o, "master_weights", j->master_weights);
     json_add_str(o, "recompute", plan_recomputes[j->recompute]);
-    json_add_str(o, "gather", coll_algo_name(j->gather));
+    json_add_str(o, "gather",
+                 plan_gathers_as_framework(p) ? plan_algos[ALGO_N] : coll_algo_name(j->gather));
     json_add_u64(o, "prefetch", j->prefetch);
     json_add_u64(o, "bucket", j->bucket_bytes);
     json_add_str(o, "planner", j->planner);
@@ -404,7 +417,7 @@ cJSON *plan_to_json(const struct plan *p)
     add_factor(mesh, "g", p->grads);
     add_factor(mesh, "os", p->states);
     add_loads(o, p);
-    plan_add_job(o, &p->job);
+    plan_add_job(o, p);
     json_add_tree(o, "cluster", cluster_to_json(&p->cluster));
     add_model(o, &p->model);
     if (plan_flat_slice(p))

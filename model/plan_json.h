@@ -38,8 +38,8 @@ extern const char *const plan_columns[];
 void plan_segments(const struct plan *p, uint32_t u,
                    void (*fn)(void *ctx, uint32_t rank, uint64_t offset, uint64_t bytes),
                    void *ctx);
-/* Adds the object "job" of a plan file: every field of the job, as resolved. */
-void plan_add_job(cJSON *to, const struct job *j);
+/* Adds the object "job" of a plan file: every field of the job, as resolved. The layout's factors must be filled. */
+void plan_add_job(cJSON *to, const struct plan *p);
 /* The optimizer that updates t. */
 enum optimizer plan_optimizer_of(const struct plan *p, const struct tensor *t);
 /* plan_slots.c: does each step of the model that graph.c builds find its tensors, with the sizes that the classes give, and is

@@ -77,7 +77,7 @@ static int read_job(struct plan_reader *r, const struct json_at *top)
     struct job *j = &r->p->job;
     struct err *e = r->e;
     struct json_at at, mesh;
-    int choice;
+    int choice, gather;
 
     if (json_object(top, "job", &at, e) ||
         KEYS_BUT("mesh", &at, e, "nodes", "gpus", "layout", "optimizer", "ns_steps", "seq_len",
@@ -100,7 +100,7 @@ static int read_job(struct plan_reader *r, const struct json_at *top)
         ENUM(&at, "state_dtype", plan_dtypes, j->state_dtype, e) ||
         json_bool(&at, "master_weights", &j->master_weights, e) ||
         ENUM(&at, "recompute", plan_recomputes, j->recompute, e) ||
-        ENUM(&at, "gather", plan_algos, j->gather, e) ||
+        ENUM(&at, "gather", plan_algos, gather, e) ||
         plan_u32(&at, "prefetch", 0, MAX_UNITS, &j->prefetch, e) ||
         json_u64(&at, "bucket", 0, JSON_EXACT, &j->bucket_bytes, e) ||
         plan_text(r, &at, "planner", &j->planner) ||
@@ -122,6 +122,8 @@ static int read_job(struct plan_reader *r, const struct json_at *top)
         json_bool_or(&at, "overlap_refresh", false, &j->overlap_refresh, e) ||
         json_double(&at, "price", 0, 1e6, &j->price_per_gpu_hour, e))
         return -1;
+    j->gather_as_framework = gather == ALGO_N;
+    j->gather = gather == ALGO_N ? ALGO_AUTO : (enum coll_algo)gather;
     if (j->param_dtype > DTYPE_FP16 || j->grad_dtype > DTYPE_FP16 || j->state_dtype > DTYPE_FP16)
         return json_err(&at, ERR_INVALID, e, "trains in %s, %s, %s, expected fp32, bf16 or fp16",
                         dtype_name(j->param_dtype), dtype_name(j->grad_dtype),
@@ -196,6 +198,8 @@ static int read_plan(struct plan_reader *r, const struct json_at *top)
     mem_free(t.classes);
     if (status)
         return -1;
+    /* a file says auto where the option has no meaning; another layout of this job then has its default */
+    p->job.gather_as_framework |= p->job.gather == ALGO_AUTO && !plan_sends_updates(p);
     if (plan_flat_slice(p))
         return plan_expect(top, "flat_slice", plan_flat_slice(p), r->e);
     if (json_opt(top, "flat_slice", &at))

@@ -494,7 +494,7 @@ static double at_least_ps(const struct coll_cache *k, const struct op *o, const 
 }
 
 static enum coll_algo fastest(const struct coll_cache *k, const struct op *o,
-                              const struct instance *i)
+                              const struct instance *i, double ways_ps[ALGO_N])
 {
     static const enum coll_algo tried[] = {ALGO_RING, ALGO_TREE, ALGO_P2P, ALGO_HIERARCHICAL};
     enum coll_algo best = ALGO_RING;
@@ -503,11 +503,15 @@ static enum coll_algo fastest(const struct coll_cache *k, const struct op *o,
 
     for (size_t n = 0; n < sizeof(tried) / sizeof(tried[0]); n++) {
         const struct coll_activity *x;
+        double bound = at_least_ps(k, o, i, tried[n]);
 
-        if (at_least_ps(k, o, i, tried[n]) > (double)best_ps)
+        if (bound > (double)best_ps) {
+            ways_ps[tried[n]] = bound;
             continue;
+        }
         arena_init(&scratch);
         x = make(k, o, i, tried[n], &scratch);
+        ways_ps[tried[n]] = x->possible ? (double)x->alone_ps : INFINITY;
         if (x->possible && x->alone_ps < best_ps) {
             best_ps = x->alone_ps;
             best = tried[n];
@@ -523,6 +527,7 @@ const struct coll_activity *coll_get(struct coll_cache *k, const struct op *o,
     const struct collective *c = &o->coll;
     bool segments = c->kind == COLL_SEGMENT_GATHER || c->kind == COLL_SEGMENT_REDUCE;
     struct coll_cache_slot *s;
+    double ways_ps[ALGO_N] = {0};
     struct key key;
     struct coll_activity *x;
 
@@ -540,12 +545,12 @@ const struct coll_activity *coll_get(struct coll_cache *k, const struct op *o,
     s = slot(k, &key);
     if (s->value)
         return s->value;
-    if (!segments ||
-        (algo == ALGO_AUTO && coll_broadcasts(k, o, i) > 1)) /* NCCL's broadcast is a ring */
+    if (!segments || (algo == ALGO_AUTO && k->ring_broadcasts && o->phase == PHASE_REFRESH))
         algo = ALGO_RING;
     else if (algo == ALGO_AUTO)
-        algo = fastest(k, o, i);
+        algo = fastest(k, o, i, ways_ps);
     x = make(k, o, i, algo, &k->arena);
+    memcpy(x->ways_ps, ways_ps, sizeof(ways_ps));
     s->key = key;
     s->value = x;
     k->n++;

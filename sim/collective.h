@@ -18,6 +18,8 @@ struct coll_activity {
     int64_t link_ps;
     bool
         fan_out; /* that link carries more than twice what such links carry on average: an owner's, or its node's */
+    double ways_ps
+        [ALGO_N]; /* where AUTO chose: what each way would have taken alone, or at least so much */
     enum coll_algo algo;
     bool possible; /* false: none of the allowed algorithms and protocols can do it */
     struct nccl_time nccl;
@@ -34,6 +36,7 @@ struct coll_cache {
     struct nccl_options nccl;
     /* A refresh of owners' segments is a broadcast for each of them, one after the other. */
     bool broadcasts;
+    bool ring_broadcasts; /* ... along a ring, as NCCL's are, where ALGO_AUTO is asked for */
     struct arena arena;
     struct coll_cache_slot *slots; /* owned */
     size_t n, cap;

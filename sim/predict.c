@@ -219,6 +219,21 @@ static void most(uint64_t *to, uint64_t v)
         *to = v;
 }
 
+/* A call for owners' segments: how it went, and how it could have gone. */
+static void note_ways(const struct run *r, uint32_t task, uint64_t by_algo[ALGO_N],
+                      struct prediction *out)
+{
+    const struct coll_activity *c = r->tasks[task].coll;
+    const struct op *o = op_of(r, task);
+
+    by_algo[c->algo] += op_coll_bytes(r->p, o, &r->tasks[task].id);
+    if (o->coll.algo != ALGO_AUTO)
+        return;
+    out->segments_ps[ALGO_AUTO] += (double)c->alone_ps;
+    for (int k = ALGO_AUTO + 1; k < ALGO_N; k++)
+        out->segments_ps[k] += c->ways_ps[k];
+}
+
 static void bytes(const struct run *r, struct prediction *out)
 {
     uint32_t n = r->cache.first;
@@ -234,7 +249,7 @@ static void bytes(const struct run *r, struct prediction *out)
         if (!c)
             continue;
         if (o->coll.kind == COLL_SEGMENT_GATHER || o->coll.kind == COLL_SEGMENT_REDUCE)
-            by_algo[c->algo] += op_coll_bytes(r->p, o, &r->tasks[i].id);
+            note_ways(r, i, by_algo, out);
         add(&every, &c->traffic.every, 1);
         if (in_step)
             add(&every_up, &c->traffic.every, 1);
@@ -259,6 +274,8 @@ static void bytes(const struct run *r, struct prediction *out)
         most(&out->optimizer_bytes, update[k].sent_intra + update[k].sent_inter);
     }
     out->gather_algo = ALGO_AUTO;
+    for (int k = 1; k < ALGO_N; k++)
+        out->gather_algos |= by_algo[k] ? 1u << k : 0;
     for (int k = 1; k < ALGO_N; k++)
         if (by_algo[k] > by_algo[out->gather_algo])
             out->gather_algo = (enum coll_algo)k;

@@ -627,6 +627,7 @@ int run_program(struct run *r, const struct program *p, const struct cluster *c,
     r->framework = o->framework;
     coll_cache_init(&r->cache, p, c, &o->nccl);
     r->cache.broadcasts = o->framework && o->framework->refresh_by_owner;
+    r->cache.ring_broadcasts = r->cache.broadcasts && o->framework_gathers;
     if (!o->unfold)
         coll_cache_fold(&r->cache);
     r->f = fluid_new();

@@ -19,6 +19,8 @@ struct sim_options {
     bool keep_trace; /* fill prediction.instances */
     bool
         serial; /* one stream: operations one after the other in walking order, as exec runs them */
+    /* Owners' updates that travel by ALGO_AUTO go as the framework sends them, where it is known how: broadcasts along a ring. */
+    bool framework_gathers;
     struct nccl_options nccl;
     const struct framework_costs *framework; /* NULL: none, as ballast exec */
 };
@@ -106,6 +108,10 @@ struct prediction {
     uint32_t busy_instance[RESOURCE_N];
     enum sim_resource bottleneck;
     enum coll_algo gather_algo; /* what auto became for most bytes */
+    double segments_ps
+        [ALGO_N]; /* of AUTO's calls for segments, each alone: as chosen (AUTO), and by each way that it could
+                                    choose, at least so much */
+    uint32_t gather_algos; /* 1u << algo of all that it became */
     struct sim_memory memory;
     struct traffic_bytes bytes_max; /* largest over ranks, each field on its own */
     uint64_t optimizer_bytes;       /* sent in optimizer and refresh, largest over ranks */
@@ -117,6 +123,11 @@ struct prediction {
 
 int sim_predict(const struct program *p, const struct cluster *c, const struct sim_options *o,
                 struct arena *a, struct prediction *out, struct err *e);
+
+/* The same of the fastest way that owners' segments can travel where the program leaves it open (ALGO_AUTO): what each call takes
+ * alone, or one way for all; the operations then say which. */
+int sim_predict_fastest(struct program *p, const struct cluster *c, const struct sim_options *o,
+                        struct arena *a, struct prediction *out, struct err *e);
 
 /* Seconds to whole picoseconds; what is beyond 2^63 (a device of absurd rates) becomes INT64_MAX, which the engine
  * refuses as ERR_OVERFLOW. */
