@@ -93,6 +93,23 @@ static void advise(const struct block *b, struct strbuf *out)
     strbuf_puts(out, ".\n");
 }
 
+/* A name without a plus sign does not say what is slow about it. */
+static void say_stock(const struct block *b, struct strbuf *out)
+{
+    for (size_t i = 0; i < b->n; i++) {
+        const struct plan *plan = b->x[i].plan;
+
+        if (plan->strategy != STRATEGY_STOCK || strchr(plan->job.layout, '+'))
+            continue;
+        strbuf_printf(out,
+                      "%s is %s here, FSDP2 unchanged: DTensor gathers operands in every "
+                      "Newton-Schulz step. %s+gather and\n"
+                      "%s+alltoall rebuild each matrix once a step.\n",
+                      plan->job.layout, plan->layout_full, plan->layout, plan->layout);
+        return;
+    }
+}
+
 static void print_blocks(const struct block *b, size_t n, enum table_format f, struct strbuf *out)
 {
     for (size_t i = 0; i < n; i++) {
@@ -108,6 +125,7 @@ static void print_blocks(const struct block *b, size_t n, enum table_format f, s
                     out);
         strbuf_puts(out, "\n");
         advise(&b[i], out);
+        say_stock(&b[i], out);
         for (size_t k = 0; k < b[i].n; k++)
             evaluate_say_uneven(b[i].x[k].plan, out);
     }
