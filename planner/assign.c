@@ -332,6 +332,21 @@ static int solve_weights(struct exact *x, struct arena *tmp, struct err *e)
     return 0;
 }
 
+/* Nothing found respects the capacity: what was proven holds for answers of least excess alone. The bound of the first objective
+ * is that of answers without any limit. */
+static int bound_without_limits(struct exact *x, uint32_t k, struct arena *tmp, struct err *e)
+{
+    uint32_t *kept = x->owner;
+
+    x->owner = ARENA_NEW(tmp, uint32_t, x->p->n_items);
+    greedy_lpt(x->p, k, x->owner);
+    x->limit[0] = x->limit[1] = UINT64_MAX;
+    if (minimise(x, k, 0, tmp, e))
+        return -1;
+    x->owner = kept;
+    return 0;
+}
+
 /* Each item alone is best for every additive objective and for the fan-out. */
 static void one_each(const struct assign_problem *p, uint32_t *owner)
 {
@@ -380,8 +395,11 @@ static int solve_ilp(const struct assign_problem *p, uint32_t *owner, struct ass
     if (first_objective(p) == ASSIGN_FLOPS || first_objective(p) == ASSIGN_BYTES) {
         uint32_t k = order[0];
 
+        if (best.excess && (rc = bound_without_limits(&x, k, &tmp, e)))
+            goto out;
         r->bound = num_max(r->bound, x.bound[k] + (k == 1 ? p->base_bytes : 0));
-        r->optimal_second = best.max[k] - (k == 1 ? p->base_bytes : 0) == x.bound[k] &&
+        r->optimal_second = !best.excess &&
+                            best.max[k] - (k == 1 ? p->base_bytes : 0) == x.bound[k] &&
                             best.max[1 - k] - (k == 0 ? p->base_bytes : 0) == x.bound[1 - k];
     }
 out:

@@ -231,6 +231,46 @@ START_TEST(ilp_equals_brute_force_under_a_capacity)
 }
 END_TEST
 
+/* Bound, gap and "proven" are of the objective that comes first, also where no assignment respects the capacity: there the answer has
+ * the least excess, and another one may have a smaller objective. Of those that fit, the bound is of answers that fit. */
+START_TEST(bounds_hold_where_the_capacity_does_not_suffice)
+{
+    struct assign_item items[8];
+    struct assign_problem p;
+    uint32_t n_over = 0, n_beaten = 0;
+
+    for (uint64_t seed = 1; seed <= 2 * ROUNDS; seed++) {
+        struct assign_problem free;
+        struct assign_result r;
+        struct value want;
+        uint64_t total = 0, least;
+
+        rng_state = seed;
+        random_problem(&p, items);
+        p.order[0] = seed % 2 ? ASSIGN_FLOPS : ASSIGN_BYTES;
+        p.order[1] = seed % 2 ? ASSIGN_BYTES : ASSIGN_FLOPS;
+        for (uint32_t i = 0; i < p.n_items; i++)
+            total += items[i].bytes;
+        p.capacity_bytes = 1 + p.base_bytes + total / p.n_ranks + rng(4);
+        r = solve(&p, ASSIGN_ILP);
+        free = p;
+        free.capacity_bytes = r.fits ? p.capacity_bytes : 0;
+        want = brute_force(&free);
+        least = want.max[0];
+        MUST(r.bound <= least, "seed %llu: %s, bound %llu, but %llu is possible",
+             (unsigned long long)seed, r.fits ? "fits" : "over", (unsigned long long)r.bound,
+             (unsigned long long)least);
+        MUST(!r.optimal || r.value == least, "seed %llu: %llu is called proven, %llu is possible",
+             (unsigned long long)seed, (unsigned long long)r.value, (unsigned long long)least);
+        MUST(r.optimal == (r.value == r.bound), "seed %llu", (unsigned long long)seed);
+        n_over += !r.fits;
+        n_beaten += !r.fits && r.value > least;
+    }
+    ck_assert_uint_gt(n_over, ROUNDS / 20);
+    ck_assert_uint_gt(n_beaten, 5);
+}
+END_TEST
+
 /* Fan-out comes third: among assignments with the best flops and bytes. A class-preserving exchange cannot reach them
  * all, so the answer may be worse than the best, but it is often equal and never below. */
 START_TEST(fanout_as_third_objective_is_mostly_the_best)
@@ -689,6 +729,7 @@ END_TEST
 
 SUITE_MAIN("planner/assign", ilp_equals_brute_force_on_flops_then_bytes,
            ilp_equals_brute_force_on_bytes_then_flops, ilp_equals_brute_force_under_a_capacity,
+           bounds_hold_where_the_capacity_does_not_suffice,
            fanout_as_third_objective_is_mostly_the_best,
            ilp_is_never_worse_than_a_greedy_and_bound_is_below, no_items_is_an_empty_optimum,
            five_matrices_on_eight_ranks_leave_three_empty,
