@@ -216,7 +216,7 @@ static int solve(struct plan *plan, const struct planner_time *time, uint64_t ba
     plan->bound = r.bound;
     plan->gap_percent = r.gap_percent;
     plan->optimal = r.optimal;
-    plan->over_capacity = !r.fits;
+    plan->over_capacity = x.n > 0 && !r.fits; /* without owners there is no choice that breaks it */
     plan->solver = r.solver;
     plan->solve_ms = r.solve_ms;
     plan->reproducible = true;
