@@ -182,7 +182,52 @@ START_TEST(every_algorithm_reads_what_it_sends_and_writes_what_it_gets)
 }
 END_TEST
 
+/* Amount of a resource that a ring all-gather over all GPUs uses. */
+static double ring_uses(enum sim_resource r)
+{
+    uint32_t world = cl.n_nodes * cl.gpus_per_node;
+    struct group g = {.n_axes = 1, .size = {world}, .stride = {1}, .n_members = world};
+    struct op o = {
+        .kind = OP_COLLECTIVE,
+        .loop = PROGRAM_NONE,
+        .coll = {.kind = COLL_ALL_GATHER, .bytes = UINT64_C(1) << 30, .wire = DTYPE_BF16}};
+    struct program p = {.world = world,
+                        .gpus_per_node = cl.gpus_per_node,
+                        .ops = &o,
+                        .n_ops = 1,
+                        .groups = &g,
+                        .n_groups = 1};
+    const struct instance at = {0};
+    const struct coll_activity *x;
+    struct coll_cache k;
+    double used = 0;
+
+    coll_cache_init(&k, &p, &cl, NULL);
+    x = coll_get(&k, &o, &at, ALGO_RING);
+    for (uint32_t u = 0; u < x->activity.n_uses; u++)
+        if (x->activity.uses[u].kind == r)
+            used = x->activity.uses[u].every;
+    coll_cache_release(&k);
+    return used;
+}
+
+/* 20 nodes are one leaf: what goes from node to node turns round there, whatever the leaf's up-links are. */
+START_TEST(up_links_of_a_leaf_stay_idle_inside_it)
+{
+    arena_init(&arena);
+    load("dgx-a100", 20);
+    cl.oversubscription = 8;
+    ck_assert_double_gt(ring_uses(RESOURCE_NIC_TX), 0);
+    ck_assert(ring_uses(RESOURCE_LEAF_UP) == 0 && ring_uses(RESOURCE_LEAF_DOWN) == 0);
+    ck_assert_int_eq(cluster_resize(&cl, 21, &err), 0);
+    ck_assert_double_gt(ring_uses(RESOURCE_LEAF_UP), 0);
+    ck_assert_double_gt(ring_uses(RESOURCE_LEAF_DOWN), 0);
+    arena_release(&arena);
+}
+END_TEST
+
 SUITE_MAIN("sim/collective", five_calls_take_five_times_one, a_small_all_gather_costs_its_steps,
            between_nodes_the_nics_set_the_rate, inside_an_nvlink_domain_nodes_do_not_count,
            a_hop_counts_beyond_a_leaf_only, oversubscription_counts_beyond_a_leaf_only,
-           every_algorithm_reads_what_it_sends_and_writes_what_it_gets)
+           every_algorithm_reads_what_it_sends_and_writes_what_it_gets,
+           up_links_of_a_leaf_stay_idle_inside_it)

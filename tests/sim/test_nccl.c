@@ -294,6 +294,35 @@ START_TEST(a_cluster_may_say_how_many_channels)
 }
 END_TEST
 
+/* Four nodes under two leaves, 7 us over the spine: each step between nodes pays it. Trees take log2(4) steps up and as many
+ * down, switches that reduce one each way, the ring its 2 x 31 x 4/32. */
+START_TEST(each_step_between_nodes_pays_for_the_spine)
+{
+    static const struct {
+        enum nccl_algo algo;
+        double steps;
+    } of[] = {
+        {NCCL_RING, 2 * 31 * 4 / 32.0}, {NCCL_TREE, 4}, {NCCL_NVLS_TREE, 4}, {NCCL_COLLNET, 2}};
+    struct nccl_call c = ring(COLL_ALL_REDUCE, 1600e6, 4);
+
+    machine();
+    c.net_steps = 2 * 31 * 4 / 32.0;
+    cl.sharp = true;
+    cl.coll.nvls = (struct nvls_constants){
+        .rate_Bps = 400e9, .base_s = 15e-6, .net_step_s = 8e-6, .nic_share = 0.5, .min_gpus = 8};
+    for (size_t i = 0; i < sizeof(of) / sizeof(of[0]); i++) {
+        double near, far;
+
+        c.spine_s = 0;
+        near = time_us(&c, of[i].algo, PROTOCOL_SIMPLE);
+        c.spine_s = 7e-6;
+        far = time_us(&c, of[i].algo, PROTOCOL_SIMPLE);
+        MUST(fabs(far - near - 7 * of[i].steps) < 1e-6, "%s: %g us for %g steps",
+             nccl_algo_name(of[i].algo), far - near, of[i].steps);
+    }
+}
+END_TEST
+
 SUITE_MAIN("sim/nccl", a_ring_costs_its_steps_its_bytes_its_tail_and_a_ramp,
            in_place_an_all_gather_copies_less, between_nodes_the_busier_of_nvlink_and_nics_counts,
            a_tree_halves_what_two_nodes_exchange,
@@ -303,4 +332,4 @@ SUITE_MAIN("sim/nccl", a_ring_costs_its_steps_its_bytes_its_tail_and_a_ramp,
            beyond_two_nodes_trees_carry_the_small_messages,
            a_band_widens_with_nodes_and_where_nothing_was_measured,
            channels_follow_from_place_and_size, sends_have_channels_by_peers,
-           a_cluster_may_say_how_many_channels)
+           a_cluster_may_say_how_many_channels, each_step_between_nodes_pays_for_the_spine)
