@@ -39,6 +39,14 @@ NEEDED_CFLAGS   := -std=c11 -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing
 ifeq ($(WERROR),1)
 NEEDED_CFLAGS += -Werror
 endif
+# Hardening. Fortified functions want an optimising build, and say nothing under a sanitizer.
+NEEDED_CFLAGS += -fstack-protector-strong
+ifneq ($(SAN),1)
+ifneq ($(filter -O1 -O2 -O3 -Os -Ofast,$(CFLAGS)),)
+NEEDED_CPPFLAGS += -U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=3
+endif
+endif
+HARDENED_LINK := -Wl,-z,relro,-z,now
 ifeq ($(SAN),1)
 NEEDED_CFLAGS += -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer
 endif
@@ -46,7 +54,7 @@ ifeq ($(FUZZ),1)
 NEEDED_CFLAGS += -fsanitize=fuzzer-no-link
 endif
 COMPILE = $(CC) $(NEEDED_CPPFLAGS) $(CPPFLAGS) $(NEEDED_CFLAGS) $(CFLAGS)
-LINK    = $(CC) $(NEEDED_CFLAGS) $(CFLAGS) $(LDFLAGS)
+LINK    = $(CC) $(NEEDED_CFLAGS) $(CFLAGS) $(HARDENED_LINK) $(LDFLAGS)
 
 # Deferred: a link asks pkg-config, a build that links nothing does not.
 JSON_LIBS  = $(shell pkg-config --libs libcjson 2>/dev/null || echo -lcjson)
@@ -144,8 +152,8 @@ all: $(PROGRAMS) $(MODULES) $(LIB)
 STAMP := $(OBJ)/flags
 $(STAMP): FORCE
 	@mkdir -p $(@D)
-	@printf '%s\n' '$(COMPILE) | $(LDFLAGS) | $(VERSION)' | cmp -s - $@ || \
-	  printf '%s\n' '$(COMPILE) | $(LDFLAGS) | $(VERSION)' > $@
+	@printf '%s\n' '$(COMPILE) | $(HARDENED_LINK) $(LDFLAGS) | $(VERSION)' | cmp -s - $@ || \
+	  printf '%s\n' '$(COMPILE) | $(HARDENED_LINK) $(LDFLAGS) | $(VERSION)' > $@
 
 # The same for lists of members, so that a removed source leaves the archive and a removed topology the program.
 LIST     := $(OBJ)/members
@@ -193,7 +201,7 @@ $(BUILD)/ballast-%.so: exec/lib_%.c $(STAMP) $(BUILD)/linked
 	@mkdir -p $(OBJ)/exec
 	$(if $(Q),@echo '  SO    $@')
 	$(Q)$(COMPILE) $(shell pkg-config --cflags $(PKG_$*)) -fPIC -MMD -MP -MF $(OBJ)/exec/lib_$*.so.d -MT $@ -shared -o $@.new \
-	  $< $(LDFLAGS) $(shell pkg-config --libs $(PKG_$*))
+	  $< $(HARDENED_LINK) $(LDFLAGS) $(shell pkg-config --libs $(PKG_$*))
 	$(Q)mv -f $@.new $@
 
 # Every architecture that we name, and PTX for those to come. make ptxas prints what they take.
@@ -216,7 +224,7 @@ $(BUILD)/ballast-cuda.so: exec/lib_cuda.c $(CUDA_OBJS) $(STAMP) $(BUILD)/linked
 	@mkdir -p $(OBJ)/exec
 	$(if $(Q),@echo '  SO    $@')
 	$(Q)$(COMPILE) $(CUDA_INCLUDES) -fPIC -MMD -MP -MF $(OBJ)/exec/lib_cuda.so.d -MT $@ -shared -o $@.new \
-	  $< $(CUDA_OBJS) $(LDFLAGS) -L$(CUDA_HOME)/lib64 -lcudart_static -lcublas -Wl,-Bstatic -lstdc++ -Wl,-Bdynamic -static-libgcc -lrt -ldl -pthread
+	  $< $(CUDA_OBJS) $(HARDENED_LINK) $(LDFLAGS) -L$(CUDA_HOME)/lib64 -lcudart_static -lcublas -Wl,-Bstatic -lstdc++ -Wl,-Bdynamic -static-libgcc -lrt -ldl -pthread
 	$(Q)mv -f $@.new $@
 
 # One build folder, two compilers: remember whose programs lie in it.

@@ -154,13 +154,22 @@ cJSON *table_to_json(const struct table *t)
     return rows;
 }
 
+/* Would a spreadsheet compute the text? Names come from files of others. Options ("--nodes 2") are no formula. */
+static bool is_formula(const char *s)
+{
+    return *s == '=' || *s == '+' || *s == '@' || *s == '\t' || (*s == '-' && s[1] && s[1] != '-');
+}
+
 static void csv_field(const char *s, struct strbuf *out)
 {
-    if (!s[strcspn(s, ",\"\r\n")] && *s != ' ' && !(*s && s[strlen(s) - 1] == ' ')) {
+    if (!s[strcspn(s, ",\"\r\n")] && *s != ' ' && *s != '-' && !is_formula(s) &&
+        !(*s && s[strlen(s) - 1] == ' ')) {
         strbuf_puts(out, s);
         return;
     }
     strbuf_putc(out, '"');
+    if (is_formula(s))
+        strbuf_putc(out, '\'');
     for (; *s; s++) {
         if (*s == '"')
             strbuf_putc(out, '"');
@@ -395,9 +404,24 @@ static void md_cell(const char *s, size_t width, bool left, struct strbuf *out)
 
     strbuf_init(&b);
     for (; *s; s++) {
-        if (*s == '|')
+        switch (*s) {
+        case '<':
+            strbuf_puts(&b, "&lt;");
+            break;
+        case '>':
+            strbuf_puts(&b, "&gt;");
+            break;
+        case '&':
+            strbuf_puts(&b, "&amp;");
+            break;
+        case '|':
+        case '\\':
             strbuf_putc(&b, '\\');
-        strbuf_putc(&b, *s);
+            strbuf_putc(&b, *s);
+            break;
+        default:
+            strbuf_putc(&b, *s);
+        }
     }
     strbuf_putc(out, ' ');
     padded(b.s, width_of(b.s) > width ? width_of(b.s) : width, left, out);

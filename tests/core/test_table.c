@@ -67,6 +67,43 @@ START_TEST(csv_quotes_and_keeps_precision)
 }
 END_TEST
 
+/* A name from a file is text wherever it is opened: a page does not run its tags, a spreadsheet not its formulas. */
+START_TEST(names_from_files_are_text_everywhere)
+{
+    static const struct {
+        const char *name, *md, *csv;
+    } of[] = {{"<script>x</script>", "&lt;script&gt;x&lt;/script&gt;", "<script>x</script>"},
+              {"a&b", "a&amp;b", "a&b"},
+              {"a\\|b", "a\\\\\\|b", "a\\|b"},
+              {"=1+2", "=1+2", "\"'=1+2\""},
+              {"+cmd", "+cmd", "\"'+cmd\""},
+              {"-2+3", "-2+3", "\"'-2+3\""},
+              {"@sum", "@sum", "\"'@sum\""},
+              {"--nodes 2", "--nodes 2", "\"--nodes 2\""},
+              {"-", "-", "\"-\""},
+              {"zero3+owner", "zero3+owner", "zero3+owner"}};
+    static const struct table_col one[] = {{.key = "n", .head = "n", .kind = TABLE_TEXT}};
+
+    for (size_t i = 0; i < sizeof(of) / sizeof(of[0]); i++) {
+        struct strbuf b;
+
+        table_init(&t, one, 1);
+        table_row(&t);
+        table_set_str(&t, "n", of[i].name);
+        strbuf_init(&b);
+        table_print(&t, TABLE_AS_MD, &b);
+        MUST(strstr(b.s, of[i].md), "%s as md: %s", of[i].name, b.s);
+        strbuf_clear(&b);
+        table_print(&t, TABLE_AS_CSV, &b);
+        MUST(!strncmp(b.s, "n\n", 2) && !strncmp(b.s + 2, of[i].csv, strlen(of[i].csv)) &&
+                 !strcmp(b.s + 2 + strlen(of[i].csv), "\n"),
+             "%s as csv: %s", of[i].name, b.s);
+        strbuf_release(&b);
+        table_release(&t);
+    }
+}
+END_TEST
+
 START_TEST(md_escapes_bars)
 {
     fill();
@@ -200,6 +237,7 @@ START_TEST(too_many_columns_continue_below_with_the_first_repeated)
 END_TEST
 
 SUITE_MAIN("core/table", a_table_is_aligned_and_rounded, csv_quotes_and_keeps_precision,
-           md_escapes_bars, json_has_every_key_in_every_row, no_rows_still_have_a_head,
-           a_set_cell_can_be_set_again, long_texts_are_cut_to_fit_120_columns,
+           md_escapes_bars, names_from_files_are_text_everywhere, json_has_every_key_in_every_row,
+           no_rows_still_have_a_head, a_set_cell_can_be_set_again,
+           long_texts_are_cut_to_fit_120_columns,
            too_many_columns_continue_below_with_the_first_repeated)
