@@ -79,21 +79,19 @@ static const struct covering {
 
 /* ---- a job as values that can be compared ---- */
 
+static const char CLUSTER[] = "cluster";
+
 /* What a cluster is made of, without its name, its size and where its numbers come from. */
-static void add_cluster(cJSON *to, const struct cluster *c)
+static void describe(const struct cluster *c, struct strbuf *text)
 {
     struct cluster bare = *c;
-    struct strbuf text;
     cJSON *tree;
 
     bare.sources = NULL;
     bare.name = bare.summary = bare.source = "";
     bare.n_nodes = 1;
     tree = cluster_to_json(&bare);
-    strbuf_init(&text);
-    json_print(tree, false, &text);
-    json_add_str(to, "cluster", text.s);
-    strbuf_release(&text);
+    json_print(tree, false, text);
     json_free(tree);
 }
 
@@ -131,6 +129,7 @@ static cJSON *values_of(const struct plan *plan)
     static const char *const of_newton_schulz[] = {"ns_steps", "ns_kernels", "ns_batch"};
     const struct job *j = &plan->job;
     cJSON *o = json_new_object(), *job;
+    struct strbuf cluster;
 
     plan_add_job(o, plan);
     job = cJSON_DetachItemFromObject(o, "job");
@@ -162,7 +161,10 @@ static cJSON *values_of(const struct plan *plan)
     json_add_u64(job, "parameters", plan->model.total_params);
     json_add_u64(job, "also_matrices", plan->model.also_matrices);
     add_parts(job, &plan->model);
-    add_cluster(job, &plan->cluster);
+    strbuf_init(&cluster);
+    describe(&plan->cluster, &cluster);
+    json_add_str(job, CLUSTER, cluster.s);
+    strbuf_release(&cluster);
     return job;
 }
 
@@ -222,6 +224,67 @@ static void read_file(struct rows_of_set *k, const struct bundled_file *f)
     arena_release(&a);
 }
 
+static const struct bundled_file *file_of(const char *name)
+{
+    for (size_t f = 0; f < bundled_measurements_n; f++)
+        if (!strcmp(bundled_measurements[f].name, name))
+            return &bundled_measurements[f];
+    BUG_ON(true);
+    return NULL;
+}
+
+/* The cluster of a row alone: most jobs are of another one, and then no row need be turned into a job. */
+static bool is_cluster(const char *name, const struct strbuf *want, struct arena *a)
+{
+    struct cluster c;
+    struct strbuf text;
+    struct err e;
+    bool same;
+
+    BUG_ON(cluster_load(name, a, &c, &e));
+    strbuf_init(&text);
+    describe(&c, &text);
+    same = text.len == want->len && !memcmp(text.s, want->s, text.len);
+    strbuf_release(&text);
+    return same;
+}
+
+static bool file_ran_on(const struct bundled_file *f, const struct strbuf *want)
+{
+    const char *name, *last = "";
+    struct json_at top, rows, it;
+    bool same = false;
+    struct arena a;
+    struct json j;
+    struct err e;
+
+    arena_init(&a);
+    BUG_ON(json_parse(&j, f->name, (const char *)f->text, f->len, &e));
+    top = json_top(&j);
+    BUG_ON(step_rows_open(&top, &rows, &e));
+    for (bool more = json_first(&rows, &it); more && !same; more = json_next(&it)) {
+        BUG_ON(json_str(&it, CLUSTER, &name, &e));
+        if (strcmp(name, last) != 0) /* rows of one cluster stand together */
+            same = is_cluster(last = name, want, &a);
+    }
+    json_release(&j);
+    arena_release(&a);
+    return same;
+}
+
+static bool set_ran_on(const struct covering *set, const struct cluster *c)
+{
+    struct strbuf want;
+    bool same = false;
+
+    strbuf_init(&want);
+    describe(c, &want);
+    for (int n = 0; n < 2 && set->files[n] && !same; n++)
+        same = file_ran_on(file_of(set->files[n]), &want);
+    strbuf_release(&want);
+    return same;
+}
+
 static const cJSON *rows_of(size_t set)
 {
     struct rows_of_set k = {&sets[set], read_rows[set]};
@@ -229,10 +292,8 @@ static const cJSON *rows_of(size_t set)
     if (k.rows)
         return k.rows;
     k.rows = read_rows[set] = json_new_array();
-    for (size_t f = 0; f < bundled_measurements_n; f++)
-        for (int n = 0; n < 2 && sets[set].files[n]; n++)
-            if (!strcmp(bundled_measurements[f].name, sets[set].files[n]))
-                read_file(&k, &bundled_measurements[f]);
+    for (int n = 0; n < 2 && sets[set].files[n]; n++)
+        read_file(&k, file_of(sets[set].files[n]));
     return k.rows;
 }
 
@@ -259,12 +320,13 @@ static const cJSON *first_missing(const cJSON *job, const cJSON *rows)
     return NULL;
 }
 
+/* value NULL: the cluster. */
 static void say_missing(const char *basis, const cJSON *value, char *to, size_t n)
 {
     int name = (int)strcspn(basis, ":");
     struct strbuf text;
 
-    if (!strcmp(value->string, "cluster")) {
+    if (!value || !strcmp(value->string, CLUSTER)) {
         snprintf(to, n, "%.*s: no row ran on this cluster", name, basis);
         return;
     }
@@ -281,16 +343,20 @@ struct step_band step_band(const struct plan *plan)
 
     for (size_t i = 0; i < sizeof(sets) / sizeof(sets[0]); i++) {
         const struct covering *set = &sets[i];
-        const cJSON *missing;
+        const cJSON *missing = NULL;
+        bool here;
 
         if (strcmp(plan->layout_full, set->layout) || plan->job.optimizer != set->optimizer ||
             plan->job.framework != set->framework)
             continue;
-        job = job ? job : values_of(plan);
-        missing = first_missing(job, rows_of(i));
-        if (!missing) {
-            out = (struct step_band){set->percent, set->basis, ""};
-            break;
+        here = read_rows[i] || set_ran_on(set, &plan->cluster);
+        if (here) {
+            job = job ? job : values_of(plan);
+            missing = first_missing(job, rows_of(i));
+            if (!missing) {
+                out = (struct step_band){set->percent, set->basis, ""};
+                break;
+            }
         }
         if (!*out.missing)
             say_missing(set->basis, missing, out.missing, sizeof(out.missing));

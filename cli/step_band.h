@@ -18,7 +18,7 @@ struct step_band {
     char missing[160];
 };
 
-/* Cost: reading the rows of the sets that have the plan's layout, framework and GPU: below a millisecond, 20 ms for vTrain's 120. */
+/* Cost: 1 ms where no row ran on the cluster; else once a set 0.3 ms a row, of vTrain 120. */
 struct step_band step_band(const struct plan *plan);
 
 #endif

@@ -408,9 +408,6 @@ static void md_cell(const char *s, size_t width, bool left, struct strbuf *out)
         case '<':
             strbuf_puts(&b, "&lt;");
             break;
-        case '>':
-            strbuf_puts(&b, "&gt;");
-            break;
         case '&':
             strbuf_puts(&b, "&amp;");
             break;

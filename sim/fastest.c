@@ -13,7 +13,7 @@ static bool is_auto(const struct op *o)
 }
 
 /* Waiting for segments, a share of the step, below which another way to send them is not worth a simulation. */
-static const double WORTH_IT = 1e-3;
+static const double WORTH_IT = 2e-3;
 
 static bool waits_for_segments(const struct prediction *p)
 {
@@ -32,7 +32,7 @@ static void set_ways(struct program *p, const bool *free_choice, enum coll_algo 
 }
 
 /* A way whose calls take so many times as long alone is not tried: it would have to hide all of that. */
-static const double FAR = 2;
+static const double FAR = 1.3;
 
 int sim_predict_fastest(struct program *p, const struct cluster *c, const struct sim_options *o,
                         struct arena *a, struct prediction *out, struct err *e)

@@ -72,7 +72,7 @@ START_TEST(names_from_files_are_text_everywhere)
 {
     static const struct {
         const char *name, *md, *csv;
-    } of[] = {{"<script>x</script>", "&lt;script&gt;x&lt;/script&gt;", "<script>x</script>"},
+    } of[] = {{"<script>x</script>", "&lt;script>x&lt;/script>", "<script>x</script>"},
               {"a&b", "a&amp;b", "a&b"},
               {"a\\|b", "a\\\\\\|b", "a\\|b"},
               {"=1+2", "=1+2", "\"'=1+2\""},
