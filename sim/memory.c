@@ -152,13 +152,22 @@ static bool roots_any(const struct rooted *x, const struct program *p, uint32_t 
     return false;
 }
 
+/* By binary search: a place's entries stand in the order of units. */
 static uint64_t segment_bytes(const struct rooted *x, uint32_t unit, uint32_t place)
 {
+    uint32_t first = x->start[place], end = x->start[place + 1];
     uint64_t sum = 0;
 
-    for (uint32_t i = x->start[place]; i < x->start[place + 1]; i++)
-        if (x->of[i].unit == unit)
-            sum += x->of[i].bytes;
+    while (first < end) {
+        uint32_t middle = first + (end - first) / 2;
+
+        if (x->of[middle].unit < unit)
+            first = middle + 1;
+        else
+            end = middle;
+    }
+    for (; first < x->start[place + 1] && x->of[first].unit == unit; first++)
+        sum += x->of[first].bytes;
     return sum;
 }
 
