@@ -4,6 +4,7 @@
 #include "cli/commands.h"
 #include "cli/output.h"
 #include "cli/programs.h"
+#include "core/file.h"
 #include "core/mem.h"
 #include "core/suggest.h"
 #include "core/version.h"
@@ -159,6 +160,7 @@ int main(int argc, char **argv)
 
     /* A reader that went away is an error of writing, with a line and a status, not a silent death. */
     signal(SIGPIPE, SIG_IGN);
+    file_clean_on_signals();
     status = run(argc, argv, &e);
     if (status >= 0)
         return status;

@@ -11,6 +11,7 @@
 #include "cli/exec_trace.h"
 #include "cli/measured.h"
 #include "cli/output.h"
+#include "core/file.h"
 #include "core/table.h"
 #include "core/version.h"
 #include "exec/check.h"
@@ -412,6 +413,7 @@ int main(int argc, char **argv)
     int status = -1;
 
     signal(SIGPIPE, SIG_IGN);
+    file_clean_on_signals();
     if (argc > 1 && !strcmp(argv[1], "calibrate"))
         return calibrate_main(argc - 1, argv + 1);
     if (argc > 1 && !strcmp(argv[1], "kernels"))

@@ -1,7 +1,9 @@
 #include "cli/plot.h"
 
+#include "core/file.h"
+
 #include <errno.h>
-#include <signal.h>
+#include <fcntl.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -62,6 +64,30 @@ static int run_gnuplot(const struct strbuf *text, struct err *e)
     return 0;
 }
 
+/* What a whole file ends with: gnuplot does not say when a disk is full. */
+static const char SVG_END[] = "</svg>";
+static const unsigned char PNG_END[] = {'I', 'E', 'N', 'D', 0xae, 0x42, 0x60, 0x82};
+
+static int check_whole(const char *path, const void *end, size_t n, struct err *e)
+{
+    char tail[16];
+    int fd = open(path, O_RDONLY);
+    off_t size = fd < 0 ? 0 : lseek(fd, 0, SEEK_END);
+    bool whole = false;
+    ssize_t got;
+
+    /* line feeds may follow */
+    for (off_t behind = 0; fd >= 0 && behind < 4 && !whole && size >= (off_t)n + behind; behind++) {
+        got = pread(fd, tail, n, size - (off_t)n - behind);
+        whole = got == (ssize_t)n && !memcmp(tail, end, n);
+    }
+    if (whole && fsync(fd) && errno != EINVAL && errno != ENOTSUP)
+        whole = false;
+    if (fd >= 0)
+        close(fd);
+    return whole ? 0 : err_set(e, ERR_EXTERNAL, "gnuplot left no whole picture; is the disk full?");
+}
+
 int plot_write(const char *prefix, plot_script script, const void *ctx, struct err *e)
 {
     static const char *const ends[] = {"svg", "png"};
@@ -86,10 +112,23 @@ int plot_write(const char *prefix, plot_script script, const void *ctx, struct e
         temporary[i] = arena_printf(&a, "%s.tmp.%ld.%s", prefix, (long)getpid(), ends[i]);
         script(&text, terminals[i], temporary[i], ctx);
     }
+    for (int i = 0; i < 2; i++)
+        if (file_check_output(final[i], e)) {
+            err_prefix(e, "--plot");
+            goto out;
+        }
+    for (int i = 0; i < 2; i++)
+        file_temporary_add(temporary[i]);
     if (run_gnuplot(&text, e)) {
         err_prefix(e, "'%s.svg'", prefix);
         goto out;
     }
+    for (int i = 0; i < 2; i++)
+        if (check_whole(temporary[i], i ? (const void *)PNG_END : SVG_END,
+                        i ? sizeof(PNG_END) : strlen(SVG_END), e)) {
+            err_prefix(e, "cannot write '%s'", final[i]);
+            goto out;
+        }
     for (int i = 0; i < 2; i++)
         if (rename(temporary[i], final[i])) {
             err_set(e, ERR_EXTERNAL, "cannot write '%s': %s", final[i], strerror(errno));
@@ -97,8 +136,11 @@ int plot_write(const char *prefix, plot_script script, const void *ctx, struct e
         }
     status = 0;
 out:
-    for (int i = 0; i < 2 && status; i++)
-        unlink(temporary[i]);
+    for (int i = 0; i < 2; i++) {
+        if (status)
+            unlink(temporary[i]);
+        file_temporary_drop(temporary[i]);
+    }
     strbuf_release(&text);
     arena_release(&a);
     return status;

@@ -5,57 +5,196 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <pthread.h>
+#include <signal.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
-
-int file_read(const char *path, uint64_t max_bytes, char **out, size_t *len, struct err *e)
-{
-    struct strbuf b;
-    struct stat st;
-    char chunk[1 << 16];
-    size_t n;
-    FILE *f = fopen(path, "rb");
-    int rc = -1;
-
-    *out = NULL;
-    if (!f)
-        return err_set(e, ERR_IO, "'%s': %s", path, strerror(errno));
-    strbuf_init(&b);
-    if (fstat(fileno(f), &st) == 0 && S_ISDIR(st.st_mode)) {
-        err_set(e, ERR_IO, "'%s' is a folder, expected a file", path);
-        goto done;
-    }
-    while ((n = fread(chunk, 1, sizeof(chunk), f)) > 0) {
-        if (b.len + n > max_bytes) {
-            err_set(e, ERR_IO, "'%s' is larger than %llu bytes", path,
-                    (unsigned long long)max_bytes);
-            goto done;
-        }
-        strbuf_add(&b, chunk, n);
-    }
-    if (ferror(f)) {
-        err_set(e, ERR_IO, "'%s': %s", path, strerror(errno));
-        goto done;
-    }
-    *len = b.len;
-    *out = strbuf_detach(&b);
-    rc = 0;
-done:
-    strbuf_release(&b);
-    fclose(f);
-    return rc;
-}
 
 static char *dup_text(const char *s)
 {
     return memcpy(mem_alloc(strlen(s) + 1, 1), s, strlen(s) + 1);
 }
 
+/* ---- inputs ---- */
+
+/* Of the process: a target may be an input of a part of the program that knows nothing of the one that writes. */
+static struct input {
+    dev_t dev;
+    ino_t ino;
+    char *path;
+} * inputs; /* owned, never released */
+static size_t n_inputs, cap_inputs;
+static pthread_mutex_t inputs_lock = PTHREAD_MUTEX_INITIALIZER;
+
+static const struct input *find_input(const struct stat *st)
+{
+    for (size_t i = 0; i < n_inputs; i++)
+        if (inputs[i].dev == st->st_dev && inputs[i].ino == st->st_ino)
+            return &inputs[i];
+    return NULL;
+}
+
+static void note_input(const struct stat *st, const char *path)
+{
+    pthread_mutex_lock(&inputs_lock);
+    if (!find_input(st)) {
+        inputs = mem_grow(inputs, &cap_inputs, n_inputs + 1, sizeof(*inputs));
+        inputs[n_inputs++] = (struct input){st->st_dev, st->st_ino, dup_text(path)};
+    }
+    pthread_mutex_unlock(&inputs_lock);
+}
+
+static const char *read_as(const char *path)
+{
+    const struct input *x;
+    const char *name;
+    struct stat st;
+
+    if (stat(path, &st) || !S_ISREG(st.st_mode))
+        return NULL;
+    pthread_mutex_lock(&inputs_lock);
+    x = find_input(&st);
+    name = x ? x->path : NULL;
+    pthread_mutex_unlock(&inputs_lock);
+    return name;
+}
+
+void file_forget_inputs(void)
+{
+    pthread_mutex_lock(&inputs_lock);
+    for (size_t i = 0; i < n_inputs; i++)
+        mem_free(inputs[i].path);
+    mem_free(inputs);
+    inputs = NULL;
+    n_inputs = cap_inputs = 0;
+    pthread_mutex_unlock(&inputs_lock);
+}
+
+int file_check_output(const char *path, struct err *e)
+{
+    const char *input = read_as(path);
+
+    if (input)
+        return err_set(e, ERR_INVALID, "'%s' is the input '%s'; expected another file to write",
+                       path, input);
+    return 0;
+}
+
+int file_open_input(const char *path, struct err *e)
+{
+    struct stat st;
+    int fd;
+
+    /* a device or a pipe without a writer may not return from being opened */
+    if (stat(path, &st))
+        return err_set(e, ERR_IO, "'%s': %s", path, strerror(errno));
+    if (S_ISDIR(st.st_mode))
+        return err_set(e, ERR_IO, "'%s' is a folder, expected a file", path);
+    if (S_ISCHR(st.st_mode) || S_ISBLK(st.st_mode) || S_ISSOCK(st.st_mode))
+        return err_set(e, ERR_IO, "'%s' is a device, expected a file", path);
+    fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0 || fstat(fd, &st)) {
+        err_set(e, ERR_IO, "'%s': %s", path, strerror(errno));
+        if (fd >= 0)
+            close(fd);
+        return -1;
+    }
+    if (S_ISREG(st.st_mode))
+        note_input(&st, path);
+    return fd;
+}
+
+/* Reads to the end; `room`: bytes that are allowed. */
+static int read_all(int fd, const char *path, uint64_t room, struct strbuf *b, struct err *e)
+{
+    char chunk[1 << 16];
+    struct stat st;
+    ssize_t n;
+
+    if (fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && (uint64_t)st.st_size > room)
+        return err_set(e, ERR_IO, "'%s' is larger than %llu bytes", path, (unsigned long long)room);
+    while ((n = read(fd, chunk, sizeof(chunk))) != 0) {
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0)
+            return err_set(e, ERR_IO, "'%s': %s", path, strerror(errno));
+        if (b->len + (size_t)n > room)
+            return err_set(e, ERR_IO, "'%s' is larger than %llu bytes", path,
+                           (unsigned long long)room);
+        strbuf_add(b, chunk, (size_t)n);
+    }
+    return 0;
+}
+
+int file_read(const char *path, uint64_t max_bytes, char **out, size_t *len, struct err *e)
+{
+    int fd = file_open_input(path, e), rc;
+    struct strbuf b;
+
+    *out = NULL;
+    if (fd < 0)
+        return -1;
+    strbuf_init(&b);
+    rc = read_all(fd, path, max_bytes, &b, e);
+    if (!rc) {
+        *len = b.len;
+        *out = strbuf_detach(&b);
+    }
+    strbuf_release(&b);
+    close(fd);
+    return rc;
+}
+
+/* ---- what does not stay when a signal ends the program ---- */
+
+static const char *volatile temporary[FILE_MAX_TEMPORARY];
+
+void file_temporary_add(const char *path)
+{
+    for (int i = 0; i < FILE_MAX_TEMPORARY; i++)
+        if (!temporary[i]) {
+            temporary[i] = path;
+            return;
+        }
+}
+
+void file_temporary_drop(const char *path)
+{
+    for (int i = 0; i < FILE_MAX_TEMPORARY; i++)
+        if (temporary[i] == path)
+            temporary[i] = NULL;
+}
+
+static void clean(int sig)
+{
+    for (int i = 0; i < FILE_MAX_TEMPORARY; i++)
+        if (temporary[i])
+            unlink(temporary[i]);
+    signal(sig, SIG_DFL);
+    raise(sig);
+}
+
+void file_clean_on_signals(void)
+{
+    static const int ends[] = {SIGINT, SIGTERM, SIGHUP};
+    struct sigaction act = {.sa_handler = clean}, was;
+
+    sigemptyset(&act.sa_mask);
+    for (size_t i = 0; i < sizeof(ends) / sizeof(ends[0]); i++)
+        if (!sigaction(ends[i], NULL, &was) && was.sa_handler == SIG_DFL) /* nohup's stay ignored */
+            sigaction(ends[i], &act, NULL);
+    signal(SIGXFSZ, SIG_IGN);
+}
+
+/* ---- outputs ---- */
+
 static void out_release(struct file_out *o)
 {
     mem_free(o->path);
     mem_free(o->real);
+    if (o->temp)
+        file_temporary_drop(o->temp);
     mem_free(o->temp);
     memset(o, 0, sizeof(*o));
 }
@@ -72,6 +211,7 @@ static int open_temp(struct file_out *o, mode_t mode, int exists)
         snprintf(o->temp, room, "%s.tmp-%ld-%d", o->real, (long)getpid(), i);
         fd = open(o->temp, O_WRONLY | O_CREAT | O_EXCL, 0666);
         if (fd >= 0) {
+            file_temporary_add(o->temp);
             if (exists && fchmod(fd, mode & 07777) != 0) {
                 /* not our file system's habit: the new file keeps its own mode */
             }
@@ -91,6 +231,8 @@ int file_out_open(struct file_out *o, const char *path, struct err *e)
     memset(o, 0, sizeof(*o));
     if (!*path)
         return err_set(e, ERR_EXTERNAL, "an empty file name cannot be written");
+    if (file_check_output(path, e))
+        return -1;
     o->path = dup_text(path);
     exists = stat(path, &st) == 0;
     if (exists && !S_ISREG(st.st_mode)) {
@@ -122,8 +264,9 @@ int file_out_commit(struct file_out *o, struct err *e)
     int bad, saved;
 
     errno = 0;
-    bad = fflush(o->f) != 0 || ferror(o->f);
-    saved = errno;
+    bad = fflush(o->f) != 0 || ferror(o->f) ||
+          (o->real && fsync(fileno(o->f)) != 0 && errno != EINVAL && errno != ENOTSUP);
+    saved = o->error ? o->error : errno;
     if (fclose(o->f) != 0 && !bad) {
         bad = 1;
         saved = errno;
@@ -158,6 +301,8 @@ int file_write(const char *path, const char *data, size_t len, struct err *e)
 
     if (file_out_open(&o, path, e))
         return -1;
-    fwrite(data, 1, len, o.f); /* commit sees a failure */
+    errno = 0;
+    if (fwrite(data, 1, len, o.f) != len)
+        o.error = errno;
     return file_out_commit(&o, e);
 }

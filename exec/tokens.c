@@ -1,9 +1,9 @@
 #include "exec/tokens.h"
 
+#include "core/file.h"
 #include "core/num.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -53,11 +53,11 @@ static int map(struct token_file *f, int fd, struct err *e)
 int token_file_open(struct token_file *f, const char *path, unsigned width, uint64_t seq_len,
                     struct err *e)
 {
-    int fd = open(path, O_RDONLY), status;
+    int fd = file_open_input(path, e), status;
 
     memset(f, 0, sizeof(*f));
     if (fd < 0)
-        return err_set(e, ERR_IO, "'%.300s': %s", path, strerror(errno));
+        return -1;
     f->path = path;
     f->width = width;
     f->seq_len = seq_len;

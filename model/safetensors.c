@@ -1,5 +1,6 @@
 /* The header of a .safetensors file: 8 bytes of length, little-endian, and JSON that gives each tensor's type, shape and
  * place (https://github.com/huggingface/safetensors, "Format"). */
+#include "core/file.h"
 #include "core/num.h"
 #include "model/tensors.h"
 
@@ -7,7 +8,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/stat.h>
+#include <unistd.h>
 
 enum { MAX_HEADER = 100 << 20 }; /* the format's own limit is 100 MB */
 
@@ -100,15 +101,14 @@ int safetensors_read(const char *path, struct arena *a, struct tensor_list *l, s
     unsigned char head[8];
     uint64_t len = 0;
     char *text = NULL;
-    struct stat st;
-    FILE *f = fopen(path, "rb");
-    int rc = -1;
+    int fd = file_open_input(path, e), rc = -1;
+    FILE *f = fd < 0 ? NULL : fdopen(fd, "rb");
 
-    if (!f)
+    if (fd < 0)
+        return -1;
+    if (!f) {
+        close(fd);
         return err_set(e, ERR_IO, "'%.300s': %s", path, strerror(errno));
-    if (fstat(fileno(f), &st) == 0 && S_ISDIR(st.st_mode)) {
-        err_set(e, ERR_IO, "'%.300s' is a folder, expected a file", path);
-        goto out;
     }
     if (fread(head, 1, 8, f) != 8) {
         err_set(e, ERR_PARSE, "'%.300s': shorter than the 8 bytes that begin a .safetensors file",

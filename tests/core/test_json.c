@@ -110,7 +110,7 @@ START_TEST(files_are_loaded_and_folders_refused)
     ck_assert_int_eq(json_load(&j, "/no/such.json", &e), -1);
     ck_assert_int_eq(e.code, ERR_IO);
     ck_assert_int_eq(json_load(&j, "/dev/null", &e), -1);
-    ck_assert_str_eq(e.msg, "'/dev/null' is empty, expected JSON");
+    ck_assert_str_eq(e.msg, "'/dev/null' is a device, expected a file");
 }
 END_TEST
 
