@@ -47,7 +47,8 @@ static const struct opt rows[] = {
      .type = OPT_STRING,
      .meta = "FILE",
      .dflt_note = "none",
-     .help = "the cluster file"},
+     .help = "the cluster file",
+     .own = true},
     OPT_HELP_ROW,
 };
 
@@ -628,7 +629,7 @@ int calibrate_main(int argc, char **argv)
         status = help(&c.opts);
     else if (!opts_parse(&c.opts, argc - 1, argv + 1, &e) &&
              !opts_positionals(&c.opts, 0, 0, "", &e) && !output_check_targets(&c.opts, &e) &&
-             !machine_open(&c.on, &c.opts, &e))
+             !machine_open(&c.on, "calibrate", &c.opts, &e))
         status = run(&c, &e);
     if (!status && c.on.t.rank == 0 && output_write(NULL, &c.out, &e))
         status = -1;

@@ -170,7 +170,7 @@ int rates_main(int argc, char **argv)
     if (opts_wants_help(argc - 1, argv + 1))
         status = help(&x.opts);
     else if (!opts_parse(&x.opts, argc - 1, argv + 1, &e) &&
-             !opts_positionals(&x.opts, 0, 0, NULL, &e) && !machine_open(&x.on, &x.opts, &e))
+             !opts_positionals(&x.opts, 0, 0, NULL, &e) && !machine_open(&x.on, "rates", &x.opts, &e))
         status = run(&x, argc, argv, &e);
     if (status >= 0 && output_write(opts_get(&x.opts, "output")->text, &x.out, &e))
         status = -1;

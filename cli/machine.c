@@ -1,6 +1,8 @@
 #include "cli/machine.h"
 
 #include "cli/programs.h"
+#include "core/version.h"
+#include "exec/agree.h"
 #include "exec/near.h"
 #include <dlfcn.h>
 #include <stdarg.h>
@@ -180,15 +182,21 @@ static bool slow_core(const char *core)
     return false;
 }
 
+static const char *core_of(void *blas)
+{
+    const char *(*core)(void) = NULL;
+
+    *(void **)&core = dlsym(blas, "blas_core");
+    return core ? core() : "";
+}
+
 static void *load_blas(const char *path)
 {
     void *h = dlopen(path, RTLD_NOW);
-    const char *(*core)(void) = NULL;
 
     if (!h || getenv("OPENBLAS_CORETYPE"))
         return h;
-    *(void **)&core = dlsym(h, "blas_core");
-    if (!core || !slow_core(core()))
+    if (!slow_core(core_of(h)))
         return h;
     /* it looks at the variable while it is loaded */
     dlclose(h);
@@ -202,6 +210,7 @@ static int open_gemm(struct machine *m, const struct opts *o, struct err *e)
 
     m->gemm = &kernel_gemm_reference;
     m->gemm_name = "reference";
+    m->gemm_core = "";
     if (kind == GEMM_REFERENCE)
         return 0;
     setenv("OPENBLAS_NUM_THREADS",
@@ -210,6 +219,7 @@ static int open_gemm(struct machine *m, const struct opts *o, struct err *e)
     if (m->gemm_handle && dlsym(m->gemm_handle, "blas_library")) {
         m->gemm = dlsym(m->gemm_handle, "blas_library");
         m->gemm_name = "BLAS";
+        m->gemm_core = core_of(m->gemm_handle);
         return 0;
     }
     return kind == GEMM_BLAS ? err_set(e, ERR_EXTERNAL, "cannot load BLAS: %s", dlerror()) : 0;
@@ -268,7 +278,56 @@ static int open_backend(struct machine *m, const struct opts *o, struct err *e)
     return backend_open(&m->b, NULL, &bo, e);
 }
 
-int machine_open(struct machine *m, const struct opts *o, struct err *e)
+int machine_agree(struct machine *m, const struct strbuf *facts, struct err *e)
+{
+    return m->t.size > 1 ? agree_check(&m->t, facts, e) : 0;
+}
+
+/* What the ranks were asked for: every row of the tables, so that none can be forgotten. */
+static int agree_on_options(struct machine *m, const char *command, const struct opts *o,
+                            struct err *e)
+{
+    struct strbuf facts, value;
+    int status;
+
+    strbuf_init(&facts);
+    strbuf_init(&value);
+    agree_fact(&facts, "the version of ballast-exec", NULL, ballast_version);
+    agree_fact(&facts, "the command", NULL, command);
+    for (size_t i = 0; i < o->n; i++) {
+        char name[72];
+
+        snprintf(name, sizeof(name), "--%s", o->opt[i]->name);
+        strbuf_clear(&value);
+        opts_show(o, i, &value);
+        agree_fact(&facts, name, NULL, value.s);
+    }
+    status = machine_agree(m, &facts, e);
+    strbuf_release(&facts);
+    strbuf_release(&value);
+    return status;
+}
+
+/* What each rank made of `auto`, of the libraries beside its program and of its processor: products of another BLAS, of other
+ * kernels or on more threads have other bits. */
+static int agree_on_found(struct machine *m, struct err *e)
+{
+    bool blas = m->gemm != &kernel_gemm_reference;
+    const char *threads = getenv("OPENBLAS_NUM_THREADS");
+    struct strbuf facts;
+    int status;
+
+    strbuf_init(&facts);
+    agree_fact(&facts, "the backend", NULL, m->b.lib->name);
+    agree_fact(&facts, "the library of products", NULL, m->gemm_name);
+    agree_fact(&facts, "the BLAS's choice of kernels", "(OPENBLAS_CORETYPE sets it)", m->gemm_core);
+    agree_fact(&facts, "OPENBLAS_NUM_THREADS", NULL, blas && threads ? threads : "not set");
+    status = machine_agree(m, &facts, e);
+    strbuf_release(&facts);
+    return status;
+}
+
+int machine_open(struct machine *m, const char *command, const struct opts *o, struct err *e)
 {
     uint64_t kind = opts_get(o, "transport")->u64;
     bool mpi = kind == TRANSPORT_MPI || (kind == TRANSPORT_AUTO && several());
@@ -277,9 +336,11 @@ int machine_open(struct machine *m, const struct opts *o, struct err *e)
     if (transport_open(&m->t, mpi ? programs_beside(&m->arena, "ballast-mpi.so") : NULL, e))
         return -1;
     m->open = true;
+    if (agree_on_options(m, command, o, e))
+        return -1;
     if (m->t.size > 1 && opts_get(o, "backend")->u64 != CHOICE_CPU)
         m->guard = guard_open(m->t.watchdog_s, give_up);
-    if (open_gemm(m, o, e))
+    if (open_gemm(m, o, e) || open_backend(m, o, e))
         return -1;
-    return open_backend(m, o, e);
+    return agree_on_found(m, e);
 }

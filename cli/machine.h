@@ -7,6 +7,7 @@
 #define BALLAST_CLI_MACHINE_H
 
 #include "core/opts.h"
+#include "core/strbuf.h"
 #include "exec/backend.h"
 
 /* --backend, --transport, --gemm, --threads, --shuffle, --clock, --watchdog */
@@ -18,6 +19,8 @@ struct machine {
     struct backend b;
     const struct kernel_gemm *gemm;
     const char *gemm_name; /* "BLAS" or "reference" */
+    const char *
+        gemm_core; /* whose kernels the BLAS chose for this processor; "": it does not say, or there is none */
     void *gemm_handle;
     struct guard *guard;        /* owned; of several ranks on a device */
     bool open;                  /* the ranks know of each other */
@@ -26,7 +29,11 @@ struct machine {
 };
 
 void machine_init(struct machine *m);
-int machine_open(struct machine *m, const struct opts *o, struct err *e);
+/* Collective. `command` is what the program was asked to do. Ranks that were started with other options, or found other
+ * products or another backend, are refused (ERR_INVALID, all of them) before anything else passes between them. */
+int machine_open(struct machine *m, const char *command, const struct opts *o, struct err *e);
+/* Collective: more that has to be the same on all ranks, as agree_fact() has written it down. */
+int machine_agree(struct machine *m, const struct strbuf *facts, struct err *e);
 /* Says the error once for all ranks and ends every rank of the job. Returns the exit status when this is the only one. */
 int machine_fail(struct machine *m, const struct err *e);
 void machine_close(struct machine *m);
