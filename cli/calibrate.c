@@ -195,13 +195,7 @@ static int on_op(void *ctx, const struct exec_run *r, const struct instance *i, 
 static int steps(struct calibration *c, const char *model, const char *layout, enum optimizer o,
                  struct err *e)
 {
-    struct run_options ro = {.seed = 1,
-                             .lr = 0.02,
-                             .shift_segment = PROGRAM_NONE,
-                             .stale_unit = PROGRAM_NONE,
-                             .skip_owner = PROGRAM_NONE,
-                             .on_op = on_op,
-                             .on_op_ctx = &c->on};
+    struct run_options ro = {.seed = 1, .lr = 0.02, .on_op = on_op, .on_op_ctx = &c->on};
     double x[N_KERNEL];
     struct program p;
     struct plan plan;

@@ -9,11 +9,61 @@ struct proof {
     const struct run_options *o;
 };
 
-static const char *const evidences[] = {NULL, "gathered", "updated"}; /* enum check_evidence */
+static const char *const evidences[] = {NULL, "gathered", "reduced",
+                                        "updated"}; /* enum check_evidence */
+
+enum verdict {
+    VERDICT_EQUAL,
+    VERDICT_WITHIN,
+    VERDICT_BYTES,
+    VERDICT_ENDLESS,
+    VERDICT_NUMBERS,
+    VERDICT_LOSSES
+};
+static const char *const verdicts[] = {"bitwise equal",      "within the allowed ulp",
+                                       "bytes moved differ", "not finite",
+                                       "numbers differ",     "losses differ"};
+
+static enum verdict verdict_of(const struct check_result *c)
+{
+    if (!c->bytes_equal)
+        return VERDICT_BYTES;
+    if (c->endless_step)
+        return VERDICT_ENDLESS;
+    if (check_bits(c))
+        return VERDICT_EQUAL;
+    if (check_holds(c))
+        return VERDICT_WITHIN;
+    return c->evidence != CHECK_NOTHING ? VERDICT_NUMBERS : VERDICT_LOSSES;
+}
+
+static uint64_t states_that_differ(const struct check_result *c)
+{
+    return c->n_differ[COMPARE_STATE] + c->n_differ[COMPARE_MASTER];
+}
+
+static void numbers_differ(const struct check_result *c, struct strbuf *b)
+{
+    static const char *const did[] = {
+        NULL, "gathers of step %u brought wrong: ", "reductions of step %u left wrong gradients: ",
+        "updates of step %u left wrong: "};
+
+    strbuf_printf(b, "check: DIFFERS in %llu parameters by up to %llu ulp",
+                  (unsigned long long)c->n_differ[COMPARE_PARAMETER],
+                  (unsigned long long)c->max_ulp);
+    if (states_that_differ(c))
+        strbuf_printf(b, ", %llu numbers of optimizer states",
+                      (unsigned long long)states_that_differ(c));
+    if (c->n_differ[COMPARE_GRADIENT])
+        strbuf_printf(b, ", %llu reduced gradients",
+                      (unsigned long long)c->n_differ[COMPARE_GRADIENT]);
+    strbuf_puts(b, "; ");
+    strbuf_printf(b, did[c->evidence], c->evidence_step);
+    strbuf_printf(b, "%s%s%s\n", c->concerned, c->first[0] ? "; after " : "", c->first);
+}
 
 static void as_text(const struct proof *s, const struct check_result *c, struct strbuf *b)
 {
-    bool bits = c->evidence == CHECK_NOTHING;
     char groups[64] = "";
 
     if (c->group < s->plan->world)
@@ -31,24 +81,28 @@ static void as_text(const struct proof *s, const struct check_result *c, struct 
         b, "\nbytes a step, largest over ranks: sent %llu, received %llu: %s the program's table\n",
         (unsigned long long)c->sent, (unsigned long long)c->received,
         c->bytes_equal ? "equal to" : "DIFFERENT from");
-    for (uint32_t i = 0; i < c->steps; i++)
-        bits &= c->loss[i] == c->loss_ddp[i];
-    if (!c->bytes_equal)
-        strbuf_puts(b, "check: DIFFERS in bytes moved\n");
-    else if (bits)
+    switch (verdict_of(c)) {
+    case VERDICT_EQUAL:
         strbuf_puts(b, "check: bitwise equal\n");
-    else if (check_holds(c))
+        break;
+    case VERDICT_WITHIN:
         strbuf_printf(b, "check: within %llu ulp (%llu allowed, docs/MODEL.md)\n",
                       (unsigned long long)c->max_ulp, (unsigned long long)c->allowed_ulp);
-    else if (c->evidence != CHECK_NOTHING)
-        strbuf_printf(
-            b, "check: DIFFERS in %llu parameters by up to %llu ulp; %s step %u %s %s%s%s\n",
-            (unsigned long long)c->n_differ, (unsigned long long)c->max_ulp,
-            c->evidence == CHECK_GATHERED ? "gathers of" : "updates of", c->evidence_step,
-            c->evidence == CHECK_GATHERED ? "brought wrong:" : "left wrong:", c->concerned,
-            c->first[0] ? "; after " : "", c->first);
-    else
+        break;
+    case VERDICT_BYTES:
+        strbuf_puts(b, "check: DIFFERS in bytes moved\n");
+        break;
+    case VERDICT_ENDLESS:
+        strbuf_printf(b, "check: not finite from step %u, first in %s\n", c->endless_step,
+                      c->endless);
+        break;
+    case VERDICT_NUMBERS:
+        numbers_differ(c, b);
+        break;
+    case VERDICT_LOSSES:
         strbuf_puts(b, "check: DIFFERS in the losses\n");
+        break;
+    }
 }
 
 static void as_json(const struct proof *s, const struct check_result *c, int argc, char **argv,
@@ -67,7 +121,12 @@ static void as_json(const struct proof *s, const struct check_result *c, int arg
     x = json_add_array(doc, "loss_ddp");
     for (uint32_t i = 0; i < c->steps; i++)
         json_add_double(x, NULL, c->loss_ddp[i]);
-    json_add_u64(doc, "parameters_that_differ", c->n_differ);
+    json_add_str(doc, "verdict", verdicts[verdict_of(c)]);
+    json_add_u64(doc, "not_finite_from_step", c->endless_step);
+    json_add_str(doc, "not_finite_first", c->endless_step ? c->endless : NULL);
+    json_add_u64(doc, "parameters_that_differ", c->n_differ[COMPARE_PARAMETER]);
+    json_add_u64(doc, "states_that_differ", states_that_differ(c));
+    json_add_u64(doc, "gradients_that_differ", c->n_differ[COMPARE_GRADIENT]);
     json_add_u64(doc, "max_ulp", c->max_ulp);
     json_add_u64(doc, "allowed_ulp", c->allowed_ulp);
     json_add_str(doc, "evidence", evidences[c->evidence]);

@@ -96,7 +96,7 @@ static const struct opt rows[] = {
      .type = OPT_STRING,
      .meta = "FAULT",
      .help = "for tests, a fault on purpose: kill, oom, mpi, stall, skip[:RANK[:PHASE]], or "
-             "shift, stale[:RANK]"},
+             "shift, stale, sum, twice, lose[:RANK]"},
     COMMAND_OUTPUT_ROWS,
 };
 
@@ -138,6 +138,8 @@ static int replay(struct session *s, int argc, char **argv, struct err *e)
         memset(&r, 0, sizeof(r));
     for (uint64_t i = 0; i < warm + n && !status; i++) {
         status = exec_step(&r, e);
+        if (!status)
+            status = measured_loss(&m, &r, e);
         if (!status && i >= warm)
             status = measured_step(&m, &r, e);
     }
@@ -145,22 +147,24 @@ static int replay(struct session *s, int argc, char **argv, struct err *e)
         status = measured_end(&m, &r, e);
     if (!status && opts_get(&s->opts, "trace")->set)
         status = exec_trace(opts_get(&s->opts, "trace")->text, &m, &r, e);
-    if (!status && opts_get(&s->opts, "steps-file")->set && s->on.t.rank == 0)
+    if (!status && opts_get(&s->opts, "steps-file")->set && s->on.t.rank == 0 && !m.endless_step)
         status = exec_steps(opts_get(&s->opts, "steps-file")->text, s->opts.pos[0], &m, &s->on, e);
     if (!status)
         exec_report(&m, &s->on, &s->tokens, (enum table_format)opts_get(&s->opts, "format")->u64,
                     argc, argv, &s->out);
+    if (!status && m.endless_step) {
+        if (s->on.t.rank == 0)
+            fprintf(stderr, "error: the loss is not finite from step %llu on, warm-up included%s\n",
+                    (unsigned long long)m.endless_step,
+                    opts_get(&s->opts, "steps-file")->set ? "; --steps-file is not written" : "");
+        status = 1;
+    }
     exec_release(&r);
     measured_release(&m);
     return status;
 }
 
 /* ---- frame ---- */
-
-static uint32_t planted(const struct session *s, enum plant_kind k)
-{
-    return s->plant.kind == k ? s->plant.rank : PROGRAM_NONE;
-}
 
 /* All that the run will read is looked at before it starts. */
 static int open_tokens(struct session *s, struct err *e)
@@ -322,9 +326,8 @@ static int session_run(struct session *s, int argc, char **argv, struct err *e)
     s->o = (struct run_options){.seed = opts_get(&s->opts, "seed")->u64,
                                 .ordered = opts_get(&s->opts, "deterministic")->set,
                                 .lr = opts_get(&s->opts, "lr")->d,
-                                .shift_segment = planted(s, PLANT_SHIFT),
-                                .stale_unit = planted(s, PLANT_STALE),
-                                .skip_owner = planted(s, PLANT_SKIP),
+                                .fault = plant_fault(&s->plant),
+                                .faulty = s->plant.rank,
                                 .on_op = on_op,
                                 .on_op_ctx = s};
     if (open_tokens(s, e) ||

@@ -137,6 +137,8 @@ static void as_json(const struct measured *m, const struct machine *on,
     json_add_str(doc, "gemm", on->gemm_name);
     json_add_str(doc, "clock", on->b.cpu_clock ? "cpu" : "wall");
     json_add_str(doc, "tokens", tokens->path);
+    json_add_str(doc, "verdict", m->endless_step ? "not finite" : "finite");
+    json_add_u64(doc, "not_finite_from_step", m->endless_step);
     json_add_double(doc, "loss", m->loss);
     json_add_u64(doc, "peak_bytes", m->memory.bytes);
     json_add_u64(doc, "predicted_peak_bytes", m->predicted.memory.peak_bytes);
@@ -184,6 +186,9 @@ static void as_text(const struct measured *m, const struct machine *on,
         strbuf_printf(out, "tokens from %s: %llu in %llu sequences\n", tokens->path,
                       (unsigned long long)tokens->n_tokens,
                       (unsigned long long)tokens->n_sequences);
+    if (m->endless_step)
+        strbuf_printf(out, "the loss is not finite from step %llu on, warm-up included\n",
+                      (unsigned long long)m->endless_step);
     strbuf_printf(out,
                   "loss %.6f. Operations run one after the other, here and in the prediction; a "
                   "category is its busy time.\n",
