@@ -3,8 +3,8 @@
 #include "cli/programs.h"
 #include "core/version.h"
 #include "exec/agree.h"
+#include "exec/blas.h"
 #include "exec/near.h"
-#include <dlfcn.h>
 #include <stdarg.h>
 #include <string.h>
 #include <unistd.h>
@@ -158,71 +158,39 @@ int machine_fail(struct machine *m, const struct err *e)
 
 /* ---- libraries beside this program ---- */
 
-/* Does the processor have AVX2, and the BLAS kernels that do not use it? It falls back to those of 20 years ago on
- * processors that it does not know: a factor of four. */
-static bool slow_core(const char *core)
+/* Before MPI and any thread: the search forks. */
+static void choose_blas(struct machine *m, const struct opts *o)
 {
-    static const char *const slow[] = {"Prescott", "Core2",  "Penryn",     "Dunnington", "Nehalem",
-                                       "Atom",     "Athlon", "Opteron",    "Barcelona",  "Bobcat",
-                                       "Generic",  "Katmai", "Coppermine", "Northwood",  "Banias"};
-    char line[8192];
-    bool avx2 = false;
-    FILE *f;
-
-    for (size_t i = 0; i < sizeof(slow) / sizeof(slow[0]); i++) {
-        if (strncmp(core, slow[i], strlen(slow[i])))
-            continue;
-        f = fopen("/proc/cpuinfo", "r");
-        while (f && !avx2 && fgets(line, sizeof(line), f))
-            avx2 = !strncmp(line, "flags", 5) && strstr(line, " avx2");
-        if (f)
-            fclose(f);
-        return avx2;
-    }
-    return false;
+    if (opts_get(o, "gemm")->u64 == GEMM_REFERENCE)
+        return;
+    setenv("OPENBLAS_NUM_THREADS",
+           arena_printf(&m->arena, "%u", (unsigned)opts_get(o, "threads")->u64), 0);
+    blas_choose(programs_beside(&m->arena, "ballast-blas.so"));
 }
 
-static const char *core_of(void *blas)
-{
-    const char *(*core)(void) = NULL;
-
-    *(void **)&core = dlsym(blas, "blas_core");
-    return core ? core() : "";
-}
-
-static void *load_blas(const char *path)
-{
-    void *h = dlopen(path, RTLD_NOW);
-
-    if (!h || getenv("OPENBLAS_CORETYPE"))
-        return h;
-    if (!slow_core(core_of(h)))
-        return h;
-    /* it looks at the variable while it is loaded */
-    dlclose(h);
-    setenv("OPENBLAS_CORETYPE", "Haswell", 1);
-    return dlopen(path, RTLD_NOW);
-}
-
+/* auto does without one that is not there, and says so of one that is no good. */
 static int open_gemm(struct machine *m, const struct opts *o, struct err *e)
 {
+    const char *path = programs_beside(&m->arena, "ballast-blas.so");
     uint64_t kind = opts_get(o, "gemm")->u64;
+    struct blas blas;
 
     m->gemm = &kernel_gemm_reference;
     m->gemm_name = "reference";
     m->gemm_core = "";
-    if (kind == GEMM_REFERENCE)
+    if (kind == GEMM_REFERENCE || (kind == GEMM_AUTO && access(path, F_OK)))
         return 0;
-    setenv("OPENBLAS_NUM_THREADS",
-           arena_printf(&m->arena, "%u", (unsigned)opts_get(o, "threads")->u64), 0);
-    m->gemm_handle = load_blas(programs_beside(&m->arena, "ballast-blas.so"));
-    if (m->gemm_handle && dlsym(m->gemm_handle, "blas_library")) {
-        m->gemm = dlsym(m->gemm_handle, "blas_library");
-        m->gemm_name = "BLAS";
-        m->gemm_core = core_of(m->gemm_handle);
+    if (!blas_open(&blas, path, e)) {
+        m->gemm = blas.gemm;
+        m->gemm_core = blas.core;
+        m->gemm_name = *blas.core ? arena_printf(&m->arena, "BLAS (%s)", blas.core) : "BLAS";
         return 0;
     }
-    return kind == GEMM_BLAS ? err_set(e, ERR_EXTERNAL, "cannot load BLAS: %s", dlerror()) : 0;
+    if (kind == GEMM_BLAS)
+        return -1;
+    if (m->t.rank == 0)
+        fprintf(stderr, "products: reference (%s)\n", e->msg);
+    return 0;
 }
 
 static void stay_near(const char *bus_id)
@@ -320,7 +288,6 @@ static int agree_on_found(struct machine *m, struct err *e)
     strbuf_init(&facts);
     agree_fact(&facts, "the backend", NULL, m->b.lib->name);
     agree_fact(&facts, "the library of products", NULL, m->gemm_name);
-    agree_fact(&facts, "the BLAS's choice of kernels", "(OPENBLAS_CORETYPE sets it)", m->gemm_core);
     agree_fact(&facts, "OPENBLAS_NUM_THREADS", NULL, blas && threads ? threads : "not set");
     status = machine_agree(m, &facts, e);
     strbuf_release(&facts);
@@ -332,6 +299,7 @@ int machine_open(struct machine *m, const char *command, const struct opts *o, s
     uint64_t kind = opts_get(o, "transport")->u64;
     bool mpi = kind == TRANSPORT_MPI || (kind == TRANSPORT_AUTO && several());
 
+    choose_blas(m, o);
     m->t.watchdog_s = opts_get(o, "watchdog")->d;
     if (transport_open(&m->t, mpi ? programs_beside(&m->arena, "ballast-mpi.so") : NULL, e))
         return -1;

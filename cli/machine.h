@@ -1,8 +1,8 @@
 /* cli/machine.h - what ballast-exec runs on: ranks, products, threads; and how a job of several ranks ends.
  *
  * Libraries beside the program are loaded when needed. Before the BLAS is loaded its threads are set to --threads (one:
- * a rank is one core, and bits depend on the count) and, where it would pick kernels without AVX2 on a processor that has
- * it, its core type to Haswell; what the user has set in OPENBLAS_NUM_THREADS and OPENBLAS_CORETYPE stays. */
+ * a rank is one core, and bits depend on the count), and its kernels are chosen (exec/blas.h); what the user has set in
+ * OPENBLAS_NUM_THREADS and OPENBLAS_CORETYPE stays. */
 #ifndef BALLAST_CLI_MACHINE_H
 #define BALLAST_CLI_MACHINE_H
 
@@ -18,10 +18,9 @@ struct machine {
     struct transport t;
     struct backend b;
     const struct kernel_gemm *gemm;
-    const char *gemm_name; /* "BLAS" or "reference" */
+    const char *gemm_name; /* "BLAS (SkylakeX)" or "reference" */
     const char *
         gemm_core; /* whose kernels the BLAS chose for this processor; "": it does not say, or there is none */
-    void *gemm_handle;
     struct guard *guard;        /* owned; of several ranks on a device */
     bool open;                  /* the ranks know of each other */
     char doing[TRANSPORT_NOTE]; /* the operation at work */
