@@ -5,8 +5,11 @@
 #include "exec/agree.h"
 #include "exec/blas.h"
 #include "exec/near.h"
+#include <errno.h>
 #include <stdarg.h>
 #include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
 #include <unistd.h>
 #ifdef __GLIBC__
 #include <malloc.h>
@@ -57,6 +60,11 @@ const struct opt machine_rows[] = {
      .type = OPT_TIME,
      .dflt = "60s",
      .help = "give up when nothing moves for so long; 0: the default"},
+    {.name = "start-limit",
+     .type = OPT_TIME,
+     .dflt = "300s",
+     .lo = 0.1,
+     .help = "give up when the ranks have not found each other for so long"},
 };
 const size_t machine_n_rows = sizeof(machine_rows) / sizeof(machine_rows[0]);
 
@@ -134,9 +142,29 @@ static bool several(void)
     return launched(sizes, sizeof(sizes) / sizeof(sizes[0])) > 1;
 }
 
-int machine_fail(struct machine *m, const struct err *e)
+static long launched_rank(void)
 {
     static const char *const ranks[] = {"OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID"};
+
+    return launched(ranks, sizeof(ranks) / sizeof(ranks[0]));
+}
+
+/* Before the ranks know of each other there is no shared page: is this the first rank of its node to speak? A socket has a name
+ * that only one process can take, and that goes with it: the launcher's process, of which the ranks of a node are children. */
+static bool speaks_first(void)
+{
+    struct sockaddr_un name = {.sun_family = AF_UNIX};
+    int s;
+
+    if (!several())
+        return true;
+    snprintf(name.sun_path + 1, sizeof(name.sun_path) - 1, "ballast-exec of %ld", (long)getppid());
+    s = socket(AF_UNIX, SOCK_DGRAM, 0); /* stays open until the process ends */
+    return s < 0 || !bind(s, (struct sockaddr *)&name, sizeof(name)) || errno != EADDRINUSE;
+}
+
+int machine_fail(struct machine *m, const struct err *e)
+{
     int status = err_exit_status(e->code);
 
     if (m->open) {
@@ -147,13 +175,26 @@ int machine_fail(struct machine *m, const struct err *e)
             m->t.lib->abort(&m->t, status);
         return status;
     }
-    /* Before the ranks know of each other every one of them fails alike: the first one speaks, the others leave it the
-     * time before the launcher ends all. */
-    if (launched(ranks, sizeof(ranks) / sizeof(ranks[0])) == 0)
+    /* all may fail alike: the first one to speak keeps its name until the others have come, and then the launcher ends all */
+    if (speaks_first())
         fprintf(stderr, "error: %s [ERR_%s]\n", e->msg, err_name(e->code));
-    else
+    if (several())
         sleep(1);
     return status;
+}
+
+/* MPI waits for ever for a rank that does not come. Its thread is inside of it: nothing is tidied up. */
+static void give_up_start(const char *what, double seconds)
+{
+    struct err e;
+
+    err_set(&e, ERR_EXTERNAL,
+            "rank %ld: start: %s did not return for %g s: a rank is stuck, was stopped, or never "
+            "started",
+            launched_rank(), what, seconds);
+    machine_fail(running, &e);
+    fflush(stderr);
+    _exit(err_exit_status(e.code));
 }
 
 /* ---- libraries beside this program ---- */
@@ -246,6 +287,21 @@ static int open_backend(struct machine *m, const struct opts *o, struct err *e)
     return backend_open(&m->b, NULL, &bo, e);
 }
 
+static int open_transport(struct machine *m, bool mpi, double limit_s, struct err *e)
+{
+    struct guard *g;
+    int status;
+
+    if (!mpi)
+        return transport_open(&m->t, NULL, e);
+    g = guard_open(limit_s, give_up_start);
+    guard_enter(g, "MPI's start");
+    status = transport_open(&m->t, programs_beside(&m->arena, "ballast-mpi.so"), e);
+    guard_leave(g);
+    guard_close(g);
+    return status;
+}
+
 int machine_agree(struct machine *m, const struct strbuf *facts, struct err *e)
 {
     return m->t.size > 1 ? agree_check(&m->t, facts, e) : 0;
@@ -301,7 +357,7 @@ int machine_open(struct machine *m, const char *command, const struct opts *o, s
 
     choose_blas(m, o);
     m->t.watchdog_s = opts_get(o, "watchdog")->d;
-    if (transport_open(&m->t, mpi ? programs_beside(&m->arena, "ballast-mpi.so") : NULL, e))
+    if (open_transport(m, mpi, opts_get(o, "start-limit")->d, e))
         return -1;
     m->open = true;
     if (agree_on_options(m, command, o, e))

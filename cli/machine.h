@@ -10,7 +10,7 @@
 #include "core/strbuf.h"
 #include "exec/backend.h"
 
-/* --backend, --transport, --gemm, --threads, --shuffle, --clock, --watchdog */
+/* --backend, --transport, --gemm, --threads, --shuffle, --clock, --watchdog, --start-limit */
 extern const struct opt machine_rows[];
 extern const size_t machine_n_rows;
 
