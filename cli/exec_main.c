@@ -90,7 +90,8 @@ static const struct opt rows[] = {
      .type = OPT_STRING,
      .meta = "CLUSTER",
      .dflt_note = "the plan's",
-     .help = "predict for this one (what calibrate wrote); as many GPUs a node as the plan's",
+     .help = "predict for this one (what calibrate wrote); ranks have to lie on nodes as under the "
+             "plan's",
      .own = true},
     {.name = "plant",
      .type = OPT_STRING,
@@ -152,6 +153,9 @@ static int replay(struct session *s, int argc, char **argv, struct err *e)
     if (!status)
         exec_report(&m, &s->on, &s->tokens, (enum table_format)opts_get(&s->opts, "format")->u64,
                     argc, argv, &s->out);
+    if (!status && s->on.t.rank == 0 && opts_get(&s->opts, "format")->u64 == TABLE_AS_CSV &&
+        machine_note(&s->on, &s->plan.cluster))
+        fprintf(stderr, "note: %s\n", machine_note(&s->on, &s->plan.cluster));
     if (!status && m.endless_step) {
         if (s->on.t.rank == 0)
             fprintf(stderr, "error: the loss is not finite from step %llu on, warm-up included%s\n",
@@ -238,6 +242,7 @@ static int other_cluster(struct session *s, struct err *e)
 {
     const char *name = opts_get(&s->opts, "cluster")->text;
     struct cluster c;
+    bool one_node;
 
     if (!name)
         return 0;
@@ -248,7 +253,9 @@ static int other_cluster(struct session *s, struct err *e)
         s->plan.cluster.name = c.name;
         return 0;
     }
-    if (c.gpus_per_node != s->plan.cluster.gpus_per_node && s->plan.world > 1)
+    /* all ranks of the plan on one node, before and after: who is beside whom stays as it was */
+    one_node = s->plan.cluster.n_nodes == 1 && c.gpus_per_node >= s->plan.world;
+    if (c.gpus_per_node != s->plan.cluster.gpus_per_node && !one_node)
         return err_set(e, ERR_INVALID,
                        "--cluster: '%.100s' has %u GPUs a node, the plan's '%.100s' has %u", c.name,
                        c.gpus_per_node, s->plan.cluster.name, s->plan.cluster.gpus_per_node);

@@ -121,9 +121,8 @@ static void memory_rows(const struct measured *m, struct table *t)
 
 /* ---- all of it ---- */
 
-static void as_json(const struct measured *m, const struct machine *on,
-                    const struct token_file *tokens, const struct table *step,
-                    const struct table *classes, struct class_error error,
+static void as_json(const struct measured *m, struct machine *on, const struct token_file *tokens,
+                    const struct table *step, const struct table *classes, struct class_error error,
                     const struct table *memory, int argc, char **argv, struct strbuf *out)
 {
     cJSON *doc = output_document_of_seed("ballast-exec", 1, &m->seed, argc, argv), *o;
@@ -131,6 +130,7 @@ static void as_json(const struct measured *m, const struct machine *on,
     json_add_str(doc, "model", m->plan->model.name);
     json_add_str(doc, "layout", m->plan->layout_full);
     json_add_str(doc, "predicted_for", m->plan->cluster.name);
+    json_add_str(doc, "note", machine_note(on, &m->plan->cluster));
     json_add_u64(doc, "ranks", m->plan->world);
     json_add_u64(doc, "steps", m->n_steps);
     json_add_str(doc, "backend", on->b.lib->name);
@@ -156,17 +156,20 @@ static void as_json(const struct measured *m, const struct machine *on,
     json_free(doc);
 }
 
-static void as_text(const struct measured *m, const struct machine *on,
-                    const struct token_file *tokens, const struct table *step,
-                    const struct table *classes, struct class_error error,
+static void as_text(const struct measured *m, struct machine *on, const struct token_file *tokens,
+                    const struct table *step, const struct table *classes, struct class_error error,
                     const struct table *memory, enum table_format f, struct strbuf *out)
 {
+    const char *note = machine_note(on, &m->plan->cluster);
+
     strbuf_printf(out,
                   "%s under %s: %u ranks on this machine (%s, %s products%s), %llu steps; "
                   "predicted for %s\n\n",
                   m->plan->model.name, m->plan->layout_full, m->plan->world, on->b.lib->name,
                   on->gemm_name, on->b.cpu_clock ? ", CPU time" : "",
                   (unsigned long long)m->n_steps, m->plan->cluster.name);
+    if (note)
+        strbuf_printf(out, "note: %s\n\n", note);
     table_print(step, f, out);
     strbuf_puts(out, "\n");
     table_print(classes, f, out);
@@ -195,9 +198,8 @@ static void as_text(const struct measured *m, const struct machine *on,
                   m->loss);
 }
 
-void exec_report(const struct measured *m, const struct machine *on,
-                 const struct token_file *tokens, enum table_format f, int argc, char **argv,
-                 struct strbuf *out)
+void exec_report(const struct measured *m, struct machine *on, const struct token_file *tokens,
+                 enum table_format f, int argc, char **argv, struct strbuf *out)
 {
     struct table step, classes, memory;
     struct class_error error;

@@ -368,3 +368,20 @@ int machine_open(struct machine *m, const char *command, const struct opts *o, s
         return -1;
     return agree_on_found(m, e);
 }
+
+/* What calibrate writes of cores has one SM. */
+const char *machine_note(struct machine *m, const struct cluster *c)
+{
+    bool gpu = m->b.device.n_sm > 1, for_gpu = c->device.n_sm > 1;
+    const char *run = m->t.size > 1
+                          ? arena_printf(&m->arena, "mpirun -np %u ballast-exec", m->t.size)
+                          : "ballast";
+
+    if (gpu == for_gpu)
+        return NULL;
+    return arena_printf(&m->arena,
+                        "the prediction is for %s %s (%s), and this was measured on %s; run `%s "
+                        "calibrate -o machine.json` and give `--cluster machine.json`",
+                        c->device.name, for_gpu ? "GPUs" : "cores", c->name, gpu ? "a GPU" : "CPUs",
+                        run);
+}

@@ -9,6 +9,7 @@
 #include "core/opts.h"
 #include "core/strbuf.h"
 #include "exec/backend.h"
+#include "model/cluster.h"
 
 /* --backend, --transport, --gemm, --threads, --shuffle, --clock, --watchdog, --start-limit */
 extern const struct opt machine_rows[];
@@ -36,6 +37,9 @@ int machine_agree(struct machine *m, const struct strbuf *facts, struct err *e);
 /* Says the error once for all ranks and ends every rank of the job. Returns the exit status when this is the only one. */
 int machine_fail(struct machine *m, const struct err *e);
 void machine_close(struct machine *m);
+/* Where a prediction for this cluster is of another kind of device than this machine computes on: a sentence that says so, and how to
+ * come by the right one, in the machine's arena; else NULL. */
+const char *machine_note(struct machine *m, const struct cluster *c);
 /* What this rank does now, for the line when it fails. */
 void machine_doing(struct machine *m, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
