@@ -129,6 +129,8 @@ static void as_json(const struct proof *s, const struct check_result *c, int arg
     json_add_u64(doc, "gradients_that_differ", c->n_differ[COMPARE_GRADIENT]);
     json_add_u64(doc, "max_ulp", c->max_ulp);
     json_add_u64(doc, "allowed_ulp", c->allowed_ulp);
+    json_add_double(doc, "max_share", c->worst);
+    json_add_double(doc, "allowed_share", c->allowed_ulp ? c->allowed : 0);
     json_add_str(doc, "evidence", evidences[c->evidence]);
     json_add_u64(doc, "evidence_step", c->evidence_step);
     json_add_str(doc, "first_difference", c->first[0] ? c->first : NULL);
