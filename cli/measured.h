@@ -54,8 +54,9 @@ struct measured {
     double (*rows)[N_ROWS];       /* owned [n_steps], seconds, largest over ranks */
     double (*classes)[N_CLASSES]; /* owned [n_steps], the same */
     struct measured_memory memory;
-    double loss;           /* of the last step */
-    uint64_t endless_step; /* from 1, warm-up included: the first whose loss is not finite; 0: none */
+    double loss; /* of the last step */
+    uint64_t
+        endless_step; /* from 1, warm-up included: the first whose loss is not finite; 0: none */
     struct arena arena;
 };
 
