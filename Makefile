@@ -137,7 +137,7 @@ FUZZERS     := $(FUZZ_SRCS:%.c=$(OBJ)/%)
 BENCH_SRCS  := $(sort $(wildcard tests/bench/bench_*.c))
 BENCHES     := $(BENCH_SRCS:%.c=$(OBJ)/%)
 CASES       := $(sort $(wildcard tests/cli/*.case))
-SCRIPTS := $(filter-out %/lib.sh,$(sort $(wildcard tests/mpi/*.sh tests/gpu/*.sh)))
+SCRIPTS := $(filter-out %/lib.sh,$(sort $(wildcard tests/mpi/*.sh tests/gpu/*.sh tests/cli/*.sh)))
 C_FILES     := $(sort $(wildcard $(foreach d,$(FOLDERS) tests tests/* tests/cuda/cub/*,$(d)/*.c $(d)/*.h $(d)/*.cu $(d)/*.cuh $(d)/*.cc)))
 
 .PHONY: all run test test-run check-san check-deps ptxas fuzz fuzz-run model-table validation-rows bench bench-sim bench-exec check-exec gpu-bundle gpu-check standin format format-check \

@@ -47,7 +47,8 @@ static const struct opt rows[] = {
      .type = OPT_STRING,
      .meta = "FILE",
      .dflt_note = "none",
-     .help = "the cluster file"},
+     .help = "the cluster file",
+     .own = true},
     OPT_HELP_ROW,
 };
 
@@ -194,13 +195,7 @@ static int on_op(void *ctx, const struct exec_run *r, const struct instance *i, 
 static int steps(struct calibration *c, const char *model, const char *layout, enum optimizer o,
                  struct err *e)
 {
-    struct run_options ro = {.seed = 1,
-                             .lr = 0.02,
-                             .shift_segment = PROGRAM_NONE,
-                             .stale_unit = PROGRAM_NONE,
-                             .skip_owner = PROGRAM_NONE,
-                             .on_op = on_op,
-                             .on_op_ctx = &c->on};
+    struct run_options ro = {.seed = 1, .lr = 0.02, .on_op = on_op, .on_op_ctx = &c->on};
     double x[N_KERNEL];
     struct program p;
     struct plan plan;
@@ -628,7 +623,7 @@ int calibrate_main(int argc, char **argv)
         status = help(&c.opts);
     else if (!opts_parse(&c.opts, argc - 1, argv + 1, &e) &&
              !opts_positionals(&c.opts, 0, 0, "", &e) && !output_check_targets(&c.opts, &e) &&
-             !machine_open(&c.on, &c.opts, &e))
+             !machine_open(&c.on, "calibrate", &c.opts, &e))
         status = run(&c, &e);
     if (!status && c.on.t.rank == 0 && output_write(NULL, &c.out, &e))
         status = -1;

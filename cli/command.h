@@ -49,7 +49,8 @@ int command_plain(const struct plain_command *c, int argc, char **argv, struct e
          .meta = "FILE",                                                                           \
          .dflt_note = "stdout",                                                                    \
          .help = "where the result goes",                                                          \
-         .cli_only = true},                                                                        \
+         .cli_only = true,                                                                         \
+         .own = true},                                                                             \
         OPT_HELP_ROW
 
 /* The row of the layouts that a command takes several of. */

@@ -4,6 +4,7 @@
 #include "cli/machine.h"
 #include "cli/command.h"
 #include "cli/commands.h"
+#include "cli/exec_check.h"
 #include "cli/exec_owners.h"
 #include "cli/exec_report.h"
 #include "cli/exec_shadow.h"
@@ -14,7 +15,7 @@
 #include "core/file.h"
 #include "core/table.h"
 #include "core/version.h"
-#include "exec/check.h"
+#include "exec/agree.h"
 #include "exec/plant.h"
 #include "exec/run.h"
 #include "layouts/layout.h"
@@ -60,7 +61,8 @@ static const struct opt rows[] = {
      .type = OPT_STRING,
      .meta = "FILE",
      .dflt_note = "made from the seed",
-     .help = "train on these token ids: flat, little-endian, unsigned"},
+     .help = "train on these token ids: flat, little-endian, unsigned",
+     .own = true},
     {.name = "tokens-type",
      .type = OPT_CHOICE,
      .choices = token_types,
@@ -69,11 +71,13 @@ static const struct opt rows[] = {
     {.name = "trace",
      .type = OPT_STRING,
      .meta = "FILE",
-     .help = "write a Chrome trace of the last step, predicted and measured"},
+     .help = "write a Chrome trace of the last step, predicted and measured",
+     .own = true},
     {.name = "steps-file",
      .type = OPT_STRING,
      .meta = "FILE",
-     .help = "write what was measured as rows for ballast validate"},
+     .help = "write what was measured as rows for ballast validate",
+     .own = true},
     {.name = "shadow",
      .type = OPT_FLAG,
      .help =
@@ -86,12 +90,14 @@ static const struct opt rows[] = {
      .type = OPT_STRING,
      .meta = "CLUSTER",
      .dflt_note = "the plan's",
-     .help = "predict for this one (what calibrate wrote); as many GPUs a node as the plan's"},
+     .help = "predict for this one (what calibrate wrote); ranks have to lie on nodes as under the "
+             "plan's",
+     .own = true},
     {.name = "plant",
      .type = OPT_STRING,
      .meta = "FAULT",
      .help = "for tests, a fault on purpose: kill, oom, mpi, stall, skip[:RANK[:PHASE]], or "
-             "shift, stale[:RANK]"},
+             "shift, stale, sum, twice, lose[:RANK]"},
     COMMAND_OUTPUT_ROWS,
 };
 
@@ -117,97 +123,6 @@ static int on_op(void *ctx, const struct exec_run *r, const struct instance *i, 
     return plant_happen(&s->plant, r, o->phase, e);
 }
 
-/* ---- the proof ---- */
-
-static const char *const evidences[] = {NULL, "gathered", "updated"}; /* enum check_evidence */
-
-static void check_text(struct session *s, const struct check_result *c)
-{
-    struct strbuf *b = &s->out;
-    bool bits = c->evidence == CHECK_NOTHING;
-    char groups[64] = "";
-
-    if (c->group < s->plan.world)
-        snprintf(groups, sizeof(groups), ", ddp too reducing in groups of %u first", c->group);
-    strbuf_printf(b,
-                  "%s under %s and under ddp: %u ranks, %u steps, seed %llu, %s products, ordered "
-                  "reductions%s%s\n\n",
-                  s->plan.model.name, s->plan.layout_full, s->plan.world, c->steps,
-                  (unsigned long long)s->o.seed, s->on.gemm_name,
-                  c->every_micro ? ", ddp too reducing every micro-batch" : "", groups);
-    strbuf_printf(b, "step  %-24s  %-24s\n", s->plan.layout_full, "ddp");
-    for (uint32_t i = 0; i < c->steps; i++)
-        strbuf_printf(b, "%4u  %-24.17g  %-24.17g\n", i + 1, c->loss[i], c->loss_ddp[i]);
-    strbuf_printf(
-        b, "\nbytes a step, largest over ranks: sent %llu, received %llu: %s the program's table\n",
-        (unsigned long long)c->sent, (unsigned long long)c->received,
-        c->bytes_equal ? "equal to" : "DIFFERENT from");
-    for (uint32_t i = 0; i < c->steps; i++)
-        bits &= c->loss[i] == c->loss_ddp[i];
-    if (!c->bytes_equal)
-        strbuf_puts(b, "check: DIFFERS in bytes moved\n");
-    else if (bits)
-        strbuf_puts(b, "check: bitwise equal\n");
-    else if (check_holds(c))
-        strbuf_printf(b, "check: within %llu ulp (%llu allowed, docs/MODEL.md)\n",
-                      (unsigned long long)c->max_ulp, (unsigned long long)c->allowed_ulp);
-    else if (c->evidence != CHECK_NOTHING)
-        strbuf_printf(
-            b, "check: DIFFERS in %llu parameters by up to %llu ulp; %s step %u %s %s%s%s\n",
-            (unsigned long long)c->n_differ, (unsigned long long)c->max_ulp,
-            c->evidence == CHECK_GATHERED ? "gathers of" : "updates of", c->evidence_step,
-            c->evidence == CHECK_GATHERED ? "brought wrong:" : "left wrong:", c->concerned,
-            c->first[0] ? "; after " : "", c->first);
-    else
-        strbuf_puts(b, "check: DIFFERS in the losses\n");
-}
-
-static void check_json(struct session *s, const struct check_result *c, int argc, char **argv)
-{
-    cJSON *doc = output_document_of_seed("ballast-exec-check", 1, &s->o.seed, argc, argv), *x;
-
-    json_add_str(doc, "layout", s->plan.layout_full);
-    json_add_u64(doc, "ranks", s->plan.world);
-    json_add_str(doc, "gemm", s->on.gemm_name);
-    json_add_str(doc, "ddp_reduces", c->every_micro ? "every micro-batch" : "last micro-batch");
-    json_add_u64(doc, "ddp_reduces_in_groups_of", c->group);
-    x = json_add_array(doc, "loss");
-    for (uint32_t i = 0; i < c->steps; i++)
-        json_add_double(x, NULL, c->loss[i]);
-    x = json_add_array(doc, "loss_ddp");
-    for (uint32_t i = 0; i < c->steps; i++)
-        json_add_double(x, NULL, c->loss_ddp[i]);
-    json_add_u64(doc, "parameters_that_differ", c->n_differ);
-    json_add_u64(doc, "max_ulp", c->max_ulp);
-    json_add_u64(doc, "allowed_ulp", c->allowed_ulp);
-    json_add_str(doc, "evidence", evidences[c->evidence]);
-    json_add_u64(doc, "evidence_step", c->evidence_step);
-    json_add_str(doc, "first_difference", c->first[0] ? c->first : NULL);
-    json_add_str(doc, "tensors_concerned", c->concerned[0] ? c->concerned : NULL);
-    json_add_bool(doc, "bytes_equal", c->bytes_equal);
-    json_add_u64(doc, "bytes_sent_max", c->sent);
-    json_add_u64(doc, "bytes_received_max", c->received);
-    json_print(doc, true, &s->out);
-    strbuf_puts(&s->out, "\n");
-    json_free(doc);
-}
-
-static int prove(struct session *s, int argc, char **argv, struct err *e)
-{
-    struct check_result c;
-    bool good;
-
-    if (check_run(&s->plan, &s->on.b, &s->o, (uint32_t)opts_get(&s->opts, "steps")->u64, &s->arena,
-                  &c, e))
-        return -1;
-    good = check_holds(&c);
-    if (opts_get(&s->opts, "format")->u64 == TABLE_AS_JSON)
-        check_json(s, &c, argc, argv);
-    else
-        check_text(s, &c);
-    return good ? 0 : 1;
-}
-
 /* ---- measured against predicted ---- */
 
 static int replay(struct session *s, int argc, char **argv, struct err *e)
@@ -224,6 +139,8 @@ static int replay(struct session *s, int argc, char **argv, struct err *e)
         memset(&r, 0, sizeof(r));
     for (uint64_t i = 0; i < warm + n && !status; i++) {
         status = exec_step(&r, e);
+        if (!status)
+            status = measured_loss(&m, &r, e);
         if (!status && i >= warm)
             status = measured_step(&m, &r, e);
     }
@@ -231,22 +148,27 @@ static int replay(struct session *s, int argc, char **argv, struct err *e)
         status = measured_end(&m, &r, e);
     if (!status && opts_get(&s->opts, "trace")->set)
         status = exec_trace(opts_get(&s->opts, "trace")->text, &m, &r, e);
-    if (!status && opts_get(&s->opts, "steps-file")->set && s->on.t.rank == 0)
+    if (!status && opts_get(&s->opts, "steps-file")->set && s->on.t.rank == 0 && !m.endless_step)
         status = exec_steps(opts_get(&s->opts, "steps-file")->text, s->opts.pos[0], &m, &s->on, e);
     if (!status)
         exec_report(&m, &s->on, &s->tokens, (enum table_format)opts_get(&s->opts, "format")->u64,
                     argc, argv, &s->out);
+    if (!status && s->on.t.rank == 0 && opts_get(&s->opts, "format")->u64 == TABLE_AS_CSV &&
+        machine_note(&s->on, &s->plan.cluster))
+        fprintf(stderr, "note: %s\n", machine_note(&s->on, &s->plan.cluster));
+    if (!status && m.endless_step) {
+        if (s->on.t.rank == 0)
+            fprintf(stderr, "error: the loss is not finite from step %llu on, warm-up included%s\n",
+                    (unsigned long long)m.endless_step,
+                    opts_get(&s->opts, "steps-file")->set ? "; --steps-file is not written" : "");
+        status = 1;
+    }
     exec_release(&r);
     measured_release(&m);
     return status;
 }
 
 /* ---- frame ---- */
-
-static uint32_t planted(const struct session *s, enum plant_kind k)
-{
-    return s->plant.kind == k ? s->plant.rank : PROGRAM_NONE;
-}
 
 /* All that the run will read is looked at before it starts. */
 static int open_tokens(struct session *s, struct err *e)
@@ -320,6 +242,7 @@ static int other_cluster(struct session *s, struct err *e)
 {
     const char *name = opts_get(&s->opts, "cluster")->text;
     struct cluster c;
+    bool one_node;
 
     if (!name)
         return 0;
@@ -330,7 +253,9 @@ static int other_cluster(struct session *s, struct err *e)
         s->plan.cluster.name = c.name;
         return 0;
     }
-    if (c.gpus_per_node != s->plan.cluster.gpus_per_node && s->plan.world > 1)
+    /* all ranks of the plan on one node, before and after: who is beside whom stays as it was */
+    one_node = s->plan.cluster.n_nodes == 1 && c.gpus_per_node >= s->plan.world;
+    if (c.gpus_per_node != s->plan.cluster.gpus_per_node && !one_node)
         return err_set(e, ERR_INVALID,
                        "--cluster: '%.100s' has %u GPUs a node, the plan's '%.100s' has %u", c.name,
                        c.gpus_per_node, s->plan.cluster.name, s->plan.cluster.gpus_per_node);
@@ -338,6 +263,46 @@ static int other_cluster(struct session *s, struct err *e)
         return err_prefix(e, "--cluster");
     s->plan.cluster = c;
     return 0;
+}
+
+/* Files may lie at other places on other nodes; what is in them has to be the same. A stale plan on one node's disk shows
+ * here. */
+static int agree_on_content(struct session *s, struct err *e)
+{
+    const struct token_file *f = &s->tokens;
+    cJSON *cluster = cluster_to_json(&s->plan.cluster);
+    char *text = NULL, value[96], note[320];
+    struct strbuf facts;
+    size_t n = 0;
+    int status = 0;
+
+    strbuf_init(&facts);
+    if (s->on.t.size > 1) /* else the file may be a pipe, and nobody else has one */
+        status = file_read(s->opts.pos[0], JSON_MAX_BYTES, &text, &n, e);
+    snprintf(value, sizeof(value), "of %zu bytes with hash %016llx", n,
+             (unsigned long long)agree_hash(text, n));
+    snprintf(note, sizeof(note), "('%.300s')", s->opts.pos[0]);
+    agree_fact(&facts, "the plan", note, value);
+    mem_free(text);
+    text = json_text(cluster, false);
+    snprintf(value, sizeof(value), "the one with hash %016llx",
+             (unsigned long long)agree_hash(text, strlen(text)));
+    snprintf(note, sizeof(note), "('%.300s')", s->plan.cluster.name);
+    agree_fact(&facts, "the cluster of the prediction", note, value);
+    mem_free(text);
+    snprintf(value, sizeof(value), "none");
+    if (f->path) {
+        snprintf(value, sizeof(value), "of %llu ids with hash %016llx of what is read",
+                 (unsigned long long)f->n_tokens,
+                 (unsigned long long)agree_hash(f->data, f->n_looked * f->width));
+        snprintf(note, sizeof(note), "('%.300s')", f->path);
+    }
+    agree_fact(&facts, "the file of tokens", f->path ? note : NULL, value);
+    if (!status)
+        status = machine_agree(&s->on, &facts, e);
+    strbuf_release(&facts);
+    json_free(cluster);
+    return status;
 }
 
 static int session_run(struct session *s, int argc, char **argv, struct err *e)
@@ -368,19 +333,23 @@ static int session_run(struct session *s, int argc, char **argv, struct err *e)
     s->o = (struct run_options){.seed = opts_get(&s->opts, "seed")->u64,
                                 .ordered = opts_get(&s->opts, "deterministic")->set,
                                 .lr = opts_get(&s->opts, "lr")->d,
-                                .shift_segment = planted(s, PLANT_SHIFT),
-                                .stale_unit = planted(s, PLANT_STALE),
-                                .skip_owner = planted(s, PLANT_SKIP),
+                                .fault = plant_fault(&s->plant),
+                                .faulty = s->plant.rank,
                                 .on_op = on_op,
                                 .on_op_ctx = s};
     if (open_tokens(s, e) ||
-        plant_fits(&s->plant, &s->program, opts_get(&s->opts, "steps")->u64, e))
+        plant_fits(&s->plant, &s->program, opts_get(&s->opts, "steps")->u64, e) ||
+        agree_on_content(s, e))
         return -1;
     if (opts_get(&s->opts, "shadow")->set)
         return exec_shadow(
             &s->plan, &s->program, &s->on, &s->o, (uint32_t)opts_get(&s->opts, "steps")->u64,
             (enum table_format)opts_get(&s->opts, "format")->u64, argc, argv, &s->out, e);
-    return opts_get(&s->opts, "check")->set ? prove(s, argc, argv, e) : replay(s, argc, argv, e);
+    if (opts_get(&s->opts, "check")->set)
+        return exec_check(&s->plan, &s->on, &s->o, (uint32_t)opts_get(&s->opts, "steps")->u64,
+                          (enum table_format)opts_get(&s->opts, "format")->u64, argc, argv, &s->out,
+                          e);
+    return replay(s, argc, argv, e);
 }
 
 static int help(struct session *s)
@@ -431,7 +400,8 @@ int main(int argc, char **argv)
         status = version();
     else if (opts_wants_help(argc - 1, argv + 1))
         status = help(&s);
-    else if (!opts_parse(&s.opts, argc - 1, argv + 1, &e) && !machine_open(&s.on, &s.opts, &e))
+    else if (!opts_parse(&s.opts, argc - 1, argv + 1, &e) &&
+             !machine_open(&s.on, "a plan", &s.opts, &e))
         status = session_run(&s, argc, argv, &e);
     if (status >= 0 && s.on.t.rank == 0 &&
         output_write(opts_get(&s.opts, "output")->text, &s.out, &e))

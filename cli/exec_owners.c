@@ -65,6 +65,7 @@ int exec_owners(const struct plan *plan, const struct program *p, struct machine
         json_add_str(doc, "layout", plan->layout_full);
         json_add_str(doc, "device", on->b.device.name);
         json_add_str(doc, "predicted_for", plan->cluster.name);
+        json_add_str(doc, "note", machine_note(on, &plan->cluster));
         json_add_u64(doc, "ranks", p->world);
         json_add_double(doc, "balance_flops", of(&flops, p->world));
         json_add_double(doc, "balance_predicted", of(&planned, p->world));
@@ -80,6 +81,8 @@ int exec_owners(const struct plan *plan, const struct program *p, struct machine
                           "predicted for %s\n\n",
                           plan->model.name, plan->layout_full, p->world, on->b.device.name,
                           plan->cluster.name);
+        if (f != TABLE_AS_CSV && machine_note(on, &plan->cluster))
+            strbuf_printf(out, "note: %s\n\n", machine_note(on, &plan->cluster));
         table_print(&t, f, out);
         if (f != TABLE_AS_CSV)
             strbuf_printf(out,

@@ -6,6 +6,7 @@
 #include "cli/output.h"
 #include "core/table.h"
 #include "core/version.h"
+#include "exec/peak.h"
 #include "exec/sample.h"
 
 #include <signal.h>
@@ -103,7 +104,8 @@ static int run(struct rates *x, int argc, char **argv, struct err *e)
                    : b->device.n_sm > 1 ? DTYPE_BF16
                                         : DTYPE_FP32;
     enum table_format f = (enum table_format)opts_get(&x->opts, "format")->u64;
-    double copy, launch;
+    const char *how = NULL;
+    double copy, launch, peak;
     uint32_t faster;
 
     if (x->on.t.size > 1)
@@ -111,6 +113,7 @@ static int run(struct rates *x, int argc, char **argv, struct err *e)
     faster = measure(x, d);
     copy = sample_copy_Bps(b, b->device.n_sm > 1 ? 1 << 30 : 64 << 20);
     launch = sample_launch_s(b);
+    peak = b->device.n_sm > 1 ? 0 : peak_flops(&how); /* of a core */
     if (backend_status(b, e))
         return -1;
     if (f == TABLE_AS_JSON) {
@@ -119,6 +122,9 @@ static int run(struct rates *x, int argc, char **argv, struct err *e)
         json_add_str(doc, "device", b->device.name);
         json_add_str(doc, "backend", b->lib->name);
         json_add_str(doc, "dtype", dtype_name(d));
+        json_add_str(doc, "gemm", b->device.n_sm > 1 ? NULL : x->on.gemm_name);
+        if (peak > 0)
+            json_add_double(doc, "core_peak_tflops", peak / 1e12);
         json_add_double(doc, "copy_GBps", copy / 1e9);
         json_add_double(doc, "launch_us", launch * 1e6);
         json_add_str(doc, "symmetric_default", "library");
@@ -136,6 +142,10 @@ static int run(struct rates *x, int argc, char **argv, struct err *e)
     if (f != TABLE_AS_CSV)
         strbuf_printf(&x->out, "\ncopy in memory: %.1f GB/s read and written; a launch: %.2f us\n",
                       copy / 1e9, launch * 1e6);
+    if (f != TABLE_AS_CSV && how)
+        strbuf_printf(&x->out, "%s products on a core whose peak is %.3f TFLOP/s: %s%s\n",
+                      x->on.gemm_name, peak / 1e12,
+                      peak > 0 ? "measured, fused multiply-adds on registers of " : "", how);
     if (f != TABLE_AS_CSV && b->device.n_sm > 1 && d == DTYPE_BF16)
         strbuf_printf(&x->out,
                       "X X^T of Newton-Schulz is the library's; our kernel (both count all n^2 k "
@@ -170,7 +180,8 @@ int rates_main(int argc, char **argv)
     if (opts_wants_help(argc - 1, argv + 1))
         status = help(&x.opts);
     else if (!opts_parse(&x.opts, argc - 1, argv + 1, &e) &&
-             !opts_positionals(&x.opts, 0, 0, NULL, &e) && !machine_open(&x.on, &x.opts, &e))
+             !opts_positionals(&x.opts, 0, 0, NULL, &e) &&
+             !machine_open(&x.on, "rates", &x.opts, &e))
         status = run(&x, argc, argv, &e);
     if (status >= 0 && output_write(opts_get(&x.opts, "output")->text, &x.out, &e))
         status = -1;

@@ -121,9 +121,8 @@ static void memory_rows(const struct measured *m, struct table *t)
 
 /* ---- all of it ---- */
 
-static void as_json(const struct measured *m, const struct machine *on,
-                    const struct token_file *tokens, const struct table *step,
-                    const struct table *classes, struct class_error error,
+static void as_json(const struct measured *m, struct machine *on, const struct token_file *tokens,
+                    const struct table *step, const struct table *classes, struct class_error error,
                     const struct table *memory, int argc, char **argv, struct strbuf *out)
 {
     cJSON *doc = output_document_of_seed("ballast-exec", 1, &m->seed, argc, argv), *o;
@@ -131,12 +130,15 @@ static void as_json(const struct measured *m, const struct machine *on,
     json_add_str(doc, "model", m->plan->model.name);
     json_add_str(doc, "layout", m->plan->layout_full);
     json_add_str(doc, "predicted_for", m->plan->cluster.name);
+    json_add_str(doc, "note", machine_note(on, &m->plan->cluster));
     json_add_u64(doc, "ranks", m->plan->world);
     json_add_u64(doc, "steps", m->n_steps);
     json_add_str(doc, "backend", on->b.lib->name);
     json_add_str(doc, "gemm", on->gemm_name);
     json_add_str(doc, "clock", on->b.cpu_clock ? "cpu" : "wall");
     json_add_str(doc, "tokens", tokens->path);
+    json_add_str(doc, "verdict", m->endless_step ? "not finite" : "finite");
+    json_add_u64(doc, "not_finite_from_step", m->endless_step);
     json_add_double(doc, "loss", m->loss);
     json_add_u64(doc, "peak_bytes", m->memory.bytes);
     json_add_u64(doc, "predicted_peak_bytes", m->predicted.memory.peak_bytes);
@@ -154,17 +156,20 @@ static void as_json(const struct measured *m, const struct machine *on,
     json_free(doc);
 }
 
-static void as_text(const struct measured *m, const struct machine *on,
-                    const struct token_file *tokens, const struct table *step,
-                    const struct table *classes, struct class_error error,
+static void as_text(const struct measured *m, struct machine *on, const struct token_file *tokens,
+                    const struct table *step, const struct table *classes, struct class_error error,
                     const struct table *memory, enum table_format f, struct strbuf *out)
 {
+    const char *note = machine_note(on, &m->plan->cluster);
+
     strbuf_printf(out,
                   "%s under %s: %u ranks on this machine (%s, %s products%s), %llu steps; "
                   "predicted for %s\n\n",
                   m->plan->model.name, m->plan->layout_full, m->plan->world, on->b.lib->name,
                   on->gemm_name, on->b.cpu_clock ? ", CPU time" : "",
                   (unsigned long long)m->n_steps, m->plan->cluster.name);
+    if (note)
+        strbuf_printf(out, "note: %s\n\n", note);
     table_print(step, f, out);
     strbuf_puts(out, "\n");
     table_print(classes, f, out);
@@ -184,15 +189,17 @@ static void as_text(const struct measured *m, const struct machine *on,
         strbuf_printf(out, "tokens from %s: %llu in %llu sequences\n", tokens->path,
                       (unsigned long long)tokens->n_tokens,
                       (unsigned long long)tokens->n_sequences);
+    if (m->endless_step)
+        strbuf_printf(out, "the loss is not finite from step %llu on, warm-up included\n",
+                      (unsigned long long)m->endless_step);
     strbuf_printf(out,
                   "loss %.6f. Operations run one after the other, here and in the prediction; a "
                   "category is its busy time.\n",
                   m->loss);
 }
 
-void exec_report(const struct measured *m, const struct machine *on,
-                 const struct token_file *tokens, enum table_format f, int argc, char **argv,
-                 struct strbuf *out)
+void exec_report(const struct measured *m, struct machine *on, const struct token_file *tokens,
+                 enum table_format f, int argc, char **argv, struct strbuf *out)
 {
     struct table step, classes, memory;
     struct class_error error;

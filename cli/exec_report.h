@@ -7,8 +7,7 @@
 #include "core/table.h"
 
 /* csv has the table of the step alone, the other formats all of it. `tokens`: zero when they were made. */
-void exec_report(const struct measured *m, const struct machine *on,
-                 const struct token_file *tokens, enum table_format f, int argc, char **argv,
-                 struct strbuf *out);
+void exec_report(const struct measured *m, struct machine *on, const struct token_file *tokens,
+                 enum table_format f, int argc, char **argv, struct strbuf *out);
 
 #endif

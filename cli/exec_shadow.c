@@ -196,7 +196,7 @@ int kernels_main(int argc, char **argv)
     if (opts_wants_help(argc - 1, argv + 1))
         status = help(&o);
     else if (!opts_parse(&o, argc - 1, argv + 1, &e) && !opts_positionals(&o, 0, 0, NULL, &e) &&
-             !machine_open(&on, &o, &e))
+             !machine_open(&on, "kernels", &o, &e))
         status = compare_pieces(&on, &o, argc, argv, &out, &e);
     if (status >= 0 && output_write(opts_get(&o, "output")->text, &out, &e))
         status = -1;

@@ -1,10 +1,15 @@
 #include "cli/machine.h"
 
 #include "cli/programs.h"
+#include "core/version.h"
+#include "exec/agree.h"
+#include "exec/blas.h"
 #include "exec/near.h"
-#include <dlfcn.h>
+#include <errno.h>
 #include <stdarg.h>
 #include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
 #include <unistd.h>
 #ifdef __GLIBC__
 #include <malloc.h>
@@ -55,6 +60,11 @@ const struct opt machine_rows[] = {
      .type = OPT_TIME,
      .dflt = "60s",
      .help = "give up when nothing moves for so long; 0: the default"},
+    {.name = "start-limit",
+     .type = OPT_TIME,
+     .dflt = "300s",
+     .lo = 0.1,
+     .help = "give up when the ranks have not found each other for so long"},
 };
 const size_t machine_n_rows = sizeof(machine_rows) / sizeof(machine_rows[0]);
 
@@ -132,9 +142,29 @@ static bool several(void)
     return launched(sizes, sizeof(sizes) / sizeof(sizes[0])) > 1;
 }
 
-int machine_fail(struct machine *m, const struct err *e)
+static long launched_rank(void)
 {
     static const char *const ranks[] = {"OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID"};
+
+    return launched(ranks, sizeof(ranks) / sizeof(ranks[0]));
+}
+
+/* Before the ranks know of each other there is no shared page: is this the first rank of its node to speak? A socket has a name
+ * that only one process can take, and that goes with it: the launcher's process, of which the ranks of a node are children. */
+static bool speaks_first(void)
+{
+    struct sockaddr_un name = {.sun_family = AF_UNIX};
+    int s;
+
+    if (!several())
+        return true;
+    snprintf(name.sun_path + 1, sizeof(name.sun_path) - 1, "ballast-exec of %ld", (long)getppid());
+    s = socket(AF_UNIX, SOCK_DGRAM, 0); /* stays open until the process ends */
+    return s < 0 || !bind(s, (struct sockaddr *)&name, sizeof(name)) || errno != EADDRINUSE;
+}
+
+int machine_fail(struct machine *m, const struct err *e)
+{
     int status = err_exit_status(e->code);
 
     if (m->open) {
@@ -145,74 +175,63 @@ int machine_fail(struct machine *m, const struct err *e)
             m->t.lib->abort(&m->t, status);
         return status;
     }
-    /* Before the ranks know of each other every one of them fails alike: the first one speaks, the others leave it the
-     * time before the launcher ends all. */
-    if (launched(ranks, sizeof(ranks) / sizeof(ranks[0])) == 0)
+    /* all may fail alike: the first one to speak keeps its name until the others have come, and then the launcher ends all */
+    if (speaks_first())
         fprintf(stderr, "error: %s [ERR_%s]\n", e->msg, err_name(e->code));
-    else
+    if (several())
         sleep(1);
     return status;
 }
 
+/* MPI waits for ever for a rank that does not come. Its thread is inside of it: nothing is tidied up. */
+static void give_up_start(const char *what, double seconds)
+{
+    struct err e;
+
+    err_set(&e, ERR_EXTERNAL,
+            "rank %ld: start: %s did not return for %g s: a rank is stuck, was stopped, or never "
+            "started",
+            launched_rank(), what, seconds);
+    machine_fail(running, &e);
+    fflush(stderr);
+    _exit(err_exit_status(e.code));
+}
+
 /* ---- libraries beside this program ---- */
 
-/* Does the processor have AVX2, and the BLAS kernels that do not use it? It falls back to those of 20 years ago on
- * processors that it does not know: a factor of four. */
-static bool slow_core(const char *core)
+/* Before MPI and any thread: the search forks. */
+static void choose_blas(struct machine *m, const struct opts *o)
 {
-    static const char *const slow[] = {"Prescott", "Core2",  "Penryn",     "Dunnington", "Nehalem",
-                                       "Atom",     "Athlon", "Opteron",    "Barcelona",  "Bobcat",
-                                       "Generic",  "Katmai", "Coppermine", "Northwood",  "Banias"};
-    char line[8192];
-    bool avx2 = false;
-    FILE *f;
-
-    for (size_t i = 0; i < sizeof(slow) / sizeof(slow[0]); i++) {
-        if (strncmp(core, slow[i], strlen(slow[i])))
-            continue;
-        f = fopen("/proc/cpuinfo", "r");
-        while (f && !avx2 && fgets(line, sizeof(line), f))
-            avx2 = !strncmp(line, "flags", 5) && strstr(line, " avx2");
-        if (f)
-            fclose(f);
-        return avx2;
-    }
-    return false;
+    if (opts_get(o, "gemm")->u64 == GEMM_REFERENCE)
+        return;
+    setenv("OPENBLAS_NUM_THREADS",
+           arena_printf(&m->arena, "%u", (unsigned)opts_get(o, "threads")->u64), 0);
+    blas_choose(programs_beside(&m->arena, "ballast-blas.so"));
 }
 
-static void *load_blas(const char *path)
-{
-    void *h = dlopen(path, RTLD_NOW);
-    const char *(*core)(void) = NULL;
-
-    if (!h || getenv("OPENBLAS_CORETYPE"))
-        return h;
-    *(void **)&core = dlsym(h, "blas_core");
-    if (!core || !slow_core(core()))
-        return h;
-    /* it looks at the variable while it is loaded */
-    dlclose(h);
-    setenv("OPENBLAS_CORETYPE", "Haswell", 1);
-    return dlopen(path, RTLD_NOW);
-}
-
+/* auto does without one that is not there, and says so of one that is no good. */
 static int open_gemm(struct machine *m, const struct opts *o, struct err *e)
 {
+    const char *path = programs_beside(&m->arena, "ballast-blas.so");
     uint64_t kind = opts_get(o, "gemm")->u64;
+    struct blas blas;
 
     m->gemm = &kernel_gemm_reference;
     m->gemm_name = "reference";
-    if (kind == GEMM_REFERENCE)
+    m->gemm_core = "";
+    if (kind == GEMM_REFERENCE || (kind == GEMM_AUTO && access(path, F_OK)))
         return 0;
-    setenv("OPENBLAS_NUM_THREADS",
-           arena_printf(&m->arena, "%u", (unsigned)opts_get(o, "threads")->u64), 0);
-    m->gemm_handle = load_blas(programs_beside(&m->arena, "ballast-blas.so"));
-    if (m->gemm_handle && dlsym(m->gemm_handle, "blas_library")) {
-        m->gemm = dlsym(m->gemm_handle, "blas_library");
-        m->gemm_name = "BLAS";
+    if (!blas_open(&blas, path, e)) {
+        m->gemm = blas.gemm;
+        m->gemm_core = blas.core;
+        m->gemm_name = *blas.core ? arena_printf(&m->arena, "BLAS (%s)", blas.core) : "BLAS";
         return 0;
     }
-    return kind == GEMM_BLAS ? err_set(e, ERR_EXTERNAL, "cannot load BLAS: %s", dlerror()) : 0;
+    if (kind == GEMM_BLAS)
+        return -1;
+    if (m->t.rank == 0)
+        fprintf(stderr, "products: reference (%s)\n", e->msg);
+    return 0;
 }
 
 static void stay_near(const char *bus_id)
@@ -268,18 +287,101 @@ static int open_backend(struct machine *m, const struct opts *o, struct err *e)
     return backend_open(&m->b, NULL, &bo, e);
 }
 
-int machine_open(struct machine *m, const struct opts *o, struct err *e)
+static int open_transport(struct machine *m, bool mpi, double limit_s, struct err *e)
+{
+    struct guard *g;
+    int status;
+
+    if (!mpi)
+        return transport_open(&m->t, NULL, e);
+    g = guard_open(limit_s, give_up_start);
+    guard_enter(g, "MPI's start");
+    status = transport_open(&m->t, programs_beside(&m->arena, "ballast-mpi.so"), e);
+    guard_leave(g);
+    guard_close(g);
+    return status;
+}
+
+int machine_agree(struct machine *m, const struct strbuf *facts, struct err *e)
+{
+    return m->t.size > 1 ? agree_check(&m->t, facts, e) : 0;
+}
+
+/* What the ranks were asked for: every row of the tables, so that none can be forgotten. */
+static int agree_on_options(struct machine *m, const char *command, const struct opts *o,
+                            struct err *e)
+{
+    struct strbuf facts, value;
+    int status;
+
+    strbuf_init(&facts);
+    strbuf_init(&value);
+    agree_fact(&facts, "the version of ballast-exec", NULL, ballast_version);
+    agree_fact(&facts, "the command", NULL, command);
+    for (size_t i = 0; i < o->n; i++) {
+        char name[72];
+
+        snprintf(name, sizeof(name), "--%s", o->opt[i]->name);
+        strbuf_clear(&value);
+        opts_show(o, i, &value);
+        agree_fact(&facts, name, NULL, value.s);
+    }
+    status = machine_agree(m, &facts, e);
+    strbuf_release(&facts);
+    strbuf_release(&value);
+    return status;
+}
+
+/* What each rank made of `auto`, of the libraries beside its program and of its processor: products of another BLAS, of other
+ * kernels or on more threads have other bits. */
+static int agree_on_found(struct machine *m, struct err *e)
+{
+    bool blas = m->gemm != &kernel_gemm_reference;
+    const char *threads = getenv("OPENBLAS_NUM_THREADS");
+    struct strbuf facts;
+    int status;
+
+    strbuf_init(&facts);
+    agree_fact(&facts, "the backend", NULL, m->b.lib->name);
+    agree_fact(&facts, "the library of products", NULL, m->gemm_name);
+    agree_fact(&facts, "OPENBLAS_NUM_THREADS", NULL, blas && threads ? threads : "not set");
+    status = machine_agree(m, &facts, e);
+    strbuf_release(&facts);
+    return status;
+}
+
+int machine_open(struct machine *m, const char *command, const struct opts *o, struct err *e)
 {
     uint64_t kind = opts_get(o, "transport")->u64;
     bool mpi = kind == TRANSPORT_MPI || (kind == TRANSPORT_AUTO && several());
 
+    choose_blas(m, o);
     m->t.watchdog_s = opts_get(o, "watchdog")->d;
-    if (transport_open(&m->t, mpi ? programs_beside(&m->arena, "ballast-mpi.so") : NULL, e))
+    if (open_transport(m, mpi, opts_get(o, "start-limit")->d, e))
         return -1;
     m->open = true;
+    if (agree_on_options(m, command, o, e))
+        return -1;
     if (m->t.size > 1 && opts_get(o, "backend")->u64 != CHOICE_CPU)
         m->guard = guard_open(m->t.watchdog_s, give_up);
-    if (open_gemm(m, o, e))
+    if (open_gemm(m, o, e) || open_backend(m, o, e))
         return -1;
-    return open_backend(m, o, e);
+    return agree_on_found(m, e);
+}
+
+/* What calibrate writes of cores has one SM. */
+const char *machine_note(struct machine *m, const struct cluster *c)
+{
+    bool gpu = m->b.device.n_sm > 1, for_gpu = c->device.n_sm > 1;
+    const char *run = m->t.size > 1
+                          ? arena_printf(&m->arena, "mpirun -np %u ballast-exec", m->t.size)
+                          : "ballast";
+
+    if (gpu == for_gpu)
+        return NULL;
+    return arena_printf(&m->arena,
+                        "the prediction is for %s %s (%s), and this was measured on %s; run `%s "
+                        "calibrate -o machine.json` and give `--cluster machine.json`",
+                        c->device.name, for_gpu ? "GPUs" : "cores", c->name, gpu ? "a GPU" : "CPUs",
+                        run);
 }

@@ -253,7 +253,16 @@ int measured_end(struct measured *m, struct exec_run *r, struct err *e)
     m->memory.scratch_bytes = scratch;
     m->memory.resident_bytes = resident;
     mem_free(all);
-    return status ? -1 : exec_loss(r, &m->loss, e);
+    return status ? -1 : 0;
+}
+
+int measured_loss(struct measured *m, struct exec_run *r, struct err *e)
+{
+    if (exec_loss(r, &m->loss, e))
+        return -1;
+    if (!isfinite(m->loss) && !m->endless_step)
+        m->endless_step = r->step;
+    return 0;
 }
 
 static int by_value(const void *x, const void *y)

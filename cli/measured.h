@@ -54,7 +54,9 @@ struct measured {
     double (*rows)[N_ROWS];       /* owned [n_steps], seconds, largest over ranks */
     double (*classes)[N_CLASSES]; /* owned [n_steps], the same */
     struct measured_memory memory;
-    double loss;
+    double loss; /* of the last step */
+    uint64_t
+        endless_step; /* from 1, warm-up included: the first whose loss is not finite; 0: none */
     struct arena arena;
 };
 
@@ -65,7 +67,9 @@ int measured_init(struct measured *m, const struct plan *plan, struct program *p
 void measured_release(struct measured *m);
 /* What the last step took. Collective: every rank calls it after the same step. */
 int measured_step(struct measured *m, struct exec_run *r, struct err *e);
-/* Memory and loss, after the last step. Collective. */
+/* After every step, warm-up included. Collective. */
+int measured_loss(struct measured *m, struct exec_run *r, struct err *e);
+/* Memory, after the last step. Collective. */
 int measured_end(struct measured *m, struct exec_run *r, struct err *e);
 
 /* Over the steps: median, smallest, largest. `column` is of rows or classes: &m->rows[0][k], N_ROWS apart. */

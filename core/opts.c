@@ -504,6 +504,50 @@ void opts_to_json(const struct opts *o, bool all, cJSON *to)
     }
 }
 
+/* ---- text ---- */
+
+void opts_show(const struct opts *o, size_t i, struct strbuf *to)
+{
+    const struct opt *opt = o->opt[i];
+    const struct opt_val *v = &o->val[i];
+
+    if (!v->text || (opt->type == OPT_FLAG && !v->u64)) {
+        strbuf_puts(to, "not given");
+        return;
+    }
+    if (opt->own || opt->type == OPT_FLAG) {
+        strbuf_puts(to, "given");
+        return;
+    }
+    switch (opt->type) {
+    case OPT_U64:
+    case OPT_COUNT:
+    case OPT_BYTES:
+        strbuf_printf(to, "%llu", (unsigned long long)v->u64);
+        break;
+    case OPT_DOUBLE:
+    case OPT_BANDWIDTH:
+    case OPT_TIME:
+        strbuf_puts(to, units_show_double(v->d).s);
+        break;
+    case OPT_LIST:
+    case OPT_COUNTS:
+        for (size_t k = 0; k < v->n_list; k++) {
+            strbuf_puts(to, k ? "," : "");
+            if (v->u64s)
+                strbuf_printf(to, "%llu", (unsigned long long)v->u64s[k]);
+            else
+                strbuf_puts(to, v->list[k]);
+        }
+        break;
+    case OPT_FLAG:
+    case OPT_STRING:
+    case OPT_CHOICE:
+        strbuf_puts(to, v->text);
+        break;
+    }
+}
+
 /* ---- help ---- */
 
 enum { HELP_WIDTH = 100, HELP_LEFT = 30 };

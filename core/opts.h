@@ -20,6 +20,7 @@
 #include "core/err.h"
 #include "core/json.h"
 #include "core/mem.h"
+#include "core/strbuf.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -52,6 +53,8 @@ struct opt {
     uint64_t min, max;          /* integers (and list elements); max 0: no upper end */
     double lo, hi;              /* reals; hi 0: no upper end */
     bool cli_only;              /* not a key of a job file */
+    bool
+        own; /* ranks of a job may give values of their own (a file's name); all give one or none */
 };
 /* The usual row for help; opts_wants_help() sees it before parsing can fail. */
 #define OPT_HELP_ROW                                                                               \
@@ -106,6 +109,9 @@ enum err_code opts_fault(const struct opts *o, const char *name);
 int opts_set(struct opts *o, const char *name, const char *text, enum opt_from from, struct err *e);
 
 const struct opt_val *opts_get(const struct opts *o, const char *name); /* unknown name: a bug */
+/* The value of row i, default or given, as text that is the same for the same value however it was typed; "not given". Of a row
+ * that is a rank's own: whether there is one. */
+void opts_show(const struct opts *o, size_t i, struct strbuf *to);
 /* The values as JSON, keys with underscores: what was given and, when all is true, defaults. */
 void opts_to_json(const struct opts *o, bool all, cJSON *to);
 

@@ -1,6 +1,7 @@
 #include "exec/backend.h"
 
 #include "core/mem.h"
+#include "exec/library.h"
 
 #include <dlfcn.h>
 #include <stdio.h>
@@ -9,18 +10,12 @@
 
 static void *load(const char *path, const struct backend_library **lib, struct err *e)
 {
-    void *handle = dlopen(path, RTLD_NOW);
+    const void *object;
+    void *handle = library_load(path, "backend_library", false, &object, e);
 
-    if (!handle) {
-        err_set(e, ERR_EXTERNAL, "cannot load %s", dlerror());
-        return NULL;
-    }
-    *lib = dlsym(handle, "backend_library");
-    if (*lib)
-        return handle;
-    dlclose(handle);
-    err_set(e, ERR_EXTERNAL, "'%s' has no backend_library", path);
-    return NULL;
+    if (handle)
+        *lib = object;
+    return handle;
 }
 
 int backend_open(struct backend *b, const char *path, const struct backend_options *o,
@@ -31,6 +26,7 @@ int backend_open(struct backend *b, const char *path, const struct backend_optio
     b->t = o->transport;
     b->cpu_clock = o->cpu_clock;
     if (path) {
+        b->lib = NULL; /* nothing is open yet: backend_close() has nothing to close */
         b->handle = load(path, &b->lib, e);
         if (!b->handle)
             return -1;

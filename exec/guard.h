@@ -1,6 +1,6 @@
 /* exec/guard.h - ends the job when a call into a library does not come back.
  *
- * NCCL connects ranks inside its calls, and waits there for ever for one that is stuck or that no packet reaches. Who is in
+ * NCCL and MPI connect ranks inside their calls, and wait there for ever for one that is stuck or that no packet reaches. Who is in
  * such a call can look at no clock, so a thread of its own does: it wakes four times a second, and tells when a call has
  * lasted too long.
  */

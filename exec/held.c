@@ -87,7 +87,8 @@ void held_init(struct held *h, const struct plan *plan, const struct program *p,
         x->state_at = h->states;
         x->master_at = h->master;
         h->params += whole ? t->numel : x->room;
-        h->states += state_elements(plan, x, i);
+        x->n_state = state_elements(plan, x, i);
+        h->states += x->n_state;
         h->master += x->room;
         unit_at += t->numel;
         flat += t->numel;

@@ -16,6 +16,8 @@ struct held_tensor {
         param_at; /* element offset in the params buffer: of the whole tensor, or of the held part */
     uint64_t
         state_at; /* element offset in the states buffer; AdamW has two runs of `room`, one after the other */
+    uint64_t
+        n_state; /* elements reserved there; a matrix of Shampoo's or SOAP's: all of its state, or 0 */
     uint64_t master_at; /* element offset in the master buffer */
     uint64_t unit_at;   /* element offset in its unit's buffer */
     uint64_t flat_at;   /* element offset in the concatenation of all tensors */

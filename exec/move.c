@@ -93,13 +93,13 @@ static void plant(struct exec_run *r, const struct instance *i, const struct col
 
     if (i->unit != (m->n_units > 1))
         return;
-    if (r->o.shift_segment == r->t->rank && c->n_segments) {
+    if (run_has(r, RUN_SHIFT) && c->n_segments) {
         char *aside = run_scratch(r, SCRATCH_PACK, s->bytes);
 
         run_copy(r, aside, (char *)c->data + s->offset, s->bytes);
         run_copy(r, (char *)c->data + s->offset + size, aside, s->bytes - size);
     }
-    if (r->o.stale_unit != r->t->rank)
+    if (!run_has(r, RUN_STALE))
         return;
     if (r->stale) {
         run_copy(r, c->data, r->stale, bytes);
@@ -236,6 +236,12 @@ static void gather_owned(struct exec_run *r, const struct op *o, const struct in
 
 /* ---- reductions ---- */
 
+/* What the sum over n ranks is multiplied by, here. */
+static double mean_of(const struct exec_run *r, uint64_t n)
+{
+    return run_has(r, RUN_SUM) ? 1 : (run_has(r, RUN_TWICE) ? 2 : 1) / (double)n;
+}
+
 /* All-reduce of the bucket that ends where the last one began, in pieces. */
 static void reduce_bucket(struct exec_run *r, const struct op *o, const struct instance *i)
 {
@@ -256,7 +262,7 @@ static void reduce_bucket(struct exec_run *r, const struct op *o, const struct i
                               .dtype = d,
                               .data = parts,
                               .chunk_bytes = chunk,
-                              .scale = 1.0 / (double)n};
+                              .scale = mean_of(r, n)};
 
         run_zero(r, parts, n * chunk);
         run_copy(r, parts, grads + at * size, k * size);
@@ -289,7 +295,7 @@ static void reduce_whole(struct exec_run *r, const struct op *o, const struct in
     struct coll_call c = {.kind = COLL_ALL_REDUCE,
                           .dtype = o->coll.wire,
                           .chunk_bytes = num_ceil_div(elements, n) * size,
-                          .scale = 1.0 / (double)n};
+                          .scale = mean_of(r, n)};
     char *parts = c.data = run_scratch(r, SCRATCH_PACK, n * c.chunk_bytes);
 
     run_zero(r, parts, n * c.chunk_bytes);
@@ -308,7 +314,7 @@ static void reduce_even(struct exec_run *r, const struct op *o, const struct ins
                              .dtype = d,
                              .data = parts,
                              .chunk_bytes = c.bytes,
-                             .scale = 1.0 / n};
+                             .scale = mean_of(r, n)};
     bool flat;
 
     run_zero(r, parts, n * c.bytes);
@@ -328,7 +334,7 @@ static void reduce_even(struct exec_run *r, const struct op *o, const struct ins
 static void reduce_slices(struct exec_run *r, const struct op *o, const struct instance *i)
 {
     size_t size = dtype_bytes(o->coll.wire, 1);
-    struct coll_call c = {.kind = COLL_SEGMENT_REDUCE, .scale = 1.0 / run_group(r, o)->n};
+    struct coll_call c = {.kind = COLL_SEGMENT_REDUCE, .scale = mean_of(r, run_group(r, o)->n)};
 
     segments_of(r, o, i, &c);
     r->bucket_end -= op_coll_bytes(r->p, o, i) / size;
@@ -340,7 +346,7 @@ static void reduce_slices(struct exec_run *r, const struct op *o, const struct i
 static void reduce_segments(struct exec_run *r, const struct op *o, const struct instance *i)
 {
     const struct unit *u = &r->p->model->units[i->unit];
-    struct coll_call c = {.kind = COLL_SEGMENT_REDUCE, .scale = 1.0 / run_group(r, o)->n};
+    struct coll_call c = {.kind = COLL_SEGMENT_REDUCE, .scale = mean_of(r, run_group(r, o)->n)};
     size_t size = dtype_bytes(o->coll.wire, 1);
     bool flat;
     char *to;
@@ -396,7 +402,7 @@ static void reduce_copies(struct exec_run *r, const struct op *o, const struct i
     struct coll_call c = {.kind = COLL_ALL_REDUCE,
                           .dtype = o->coll.wire,
                           .chunk_bytes = num_ceil_div(bytes / size, n) * size,
-                          .scale = 1.0 / n};
+                          .scale = mean_of(r, n)};
 
     if (!bytes)
         return;

@@ -2,6 +2,7 @@
 
 #include "core/mem.h"
 #include "core/num.h"
+#include "exec/run.h"
 
 #include <string.h>
 
@@ -141,7 +142,7 @@ static void newton_schulz(const struct bench *x, const struct tensor *t)
 {
     struct kernel_orthogonalize a = {.rows = t->rows,
                                      .cols = t->cols,
-                                     .hyper = KERNEL_NS_DEFAULTS,
+                                     .hyper = run_hyper.ns,
                                      .type = x->plan->job.param_dtype,
                                      .matrix = x->matrix,
                                      .norm2 = x->norm2};

@@ -24,6 +24,16 @@ static int parse_phase(const char *text, enum phase *to, struct err *e)
                    suggest(text, names, PHASE_N).s);
 }
 
+enum run_fault plant_fault(const struct plant *p)
+{
+    static const enum run_fault faults[PLANT_N] = {
+        [PLANT_SKIP] = RUN_SKIP, [PLANT_SHIFT] = RUN_SHIFT, [PLANT_STALE] = RUN_STALE,
+        [PLANT_SUM] = RUN_SUM,   [PLANT_TWICE] = RUN_TWICE, [PLANT_LOSE] = RUN_LOSE,
+    };
+
+    return faults[p->kind];
+}
+
 int plant_parse(const char *text, struct plant *p, struct err *e)
 {
     char kind[32];
@@ -53,9 +63,10 @@ int plant_parse(const char *text, struct plant *p, struct err *e)
         return -1;
     if (p->kind == PLANT_SKIP && p->phase != PHASE_OPTIMIZER)
         return err_set(e, ERR_USAGE, "--plant: skip is in the optimizer");
-    if (phase && (p->kind == PLANT_SHIFT || p->kind == PLANT_STALE))
+    if (phase && p->kind != PLANT_SKIP && plant_fault(p) != RUN_RIGHT)
         return err_set(e, ERR_USAGE,
-                       "--plant: %s is where segments are gathered; it takes no phase",
+                       "--plant: %s is where numbers are gathered, reduced or kept; it takes no "
+                       "phase",
                        kinds[p->kind]);
     return 0;
 }
@@ -93,6 +104,8 @@ int plant_fits(const struct plant *p, const struct program *program, uint64_t st
             "--plant: %s needs gathers of owner segments, this plan has none; expected a "
             "layout with owners on several ranks",
             kinds[p->kind]);
+    if (program->world == 1 && p->kind == PLANT_SUM)
+        return err_set(e, ERR_INVALID, "--plant: the sum of one rank is its mean");
     if (p->kind == PLANT_STALE && steps < 2)
         return err_set(e, ERR_INVALID,
                        "--plant: stale shows from the second step on, and there is %llu",

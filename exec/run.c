@@ -163,6 +163,11 @@ void *run_scratch(struct exec_run *r, int which, size_t n)
     return *p;
 }
 
+bool run_has(const struct exec_run *r, enum run_fault fault)
+{
+    return r->o.fault == fault && r->o.faulty == r->t->rank;
+}
+
 void run_copy(struct exec_run *r, void *to, const void *from, size_t n)
 {
     r->b->lib->copy(r->b, r->stream, to, from, n);
@@ -237,6 +242,18 @@ static uint64_t reduced_offset(const struct exec_run *r, uint32_t tensor, bool s
     return sum;
 }
 
+static void keep_reduced(struct exec_run *r, uint32_t tensor, const struct run_view *v)
+{
+    const struct held_tensor *h = &r->held.t[tensor];
+
+    if (!r->reduced || r->reduced_in[tensor] == r->step || !h->n)
+        return;
+    BUG_ON(v->dtype != r->plan->job.grad_dtype);
+    run_copy(r, r->reduced + dtype_bytes(v->dtype, h->flat_at + h->first), v->data,
+             dtype_bytes(v->dtype, h->n));
+    r->reduced_in[tensor] = r->step;
+}
+
 struct run_view run_gradient(struct exec_run *r, uint32_t tensor)
 {
     const struct known_buffers *k = &r->p->known;
@@ -249,6 +266,7 @@ struct run_view run_gradient(struct exec_run *r, uint32_t tensor)
         buffer == k->grads ? h->flat_at + h->first : reduced_offset(r, tensor, segment);
 
     v.data = (char *)at->data + offset * dtype_bytes(v.dtype, 1);
+    keep_reduced(r, tensor, &v);
     return v;
 }
 
@@ -534,6 +552,11 @@ int exec_job(const struct job *j, struct err *e)
     return 0;
 }
 
+static size_t reduced_bytes(const struct exec_run *r)
+{
+    return dtype_bytes(r->plan->job.grad_dtype, r->p->model->total_params);
+}
+
 int exec_init(struct exec_run *r, const struct plan *plan, const struct program *p,
               struct backend *b, const struct run_options *o, struct err *e)
 {
@@ -575,6 +598,11 @@ int exec_init(struct exec_run *r, const struct plan *plan, const struct program 
     r->output_bytes = last;
     r->losses = backend_alloc(b, STREAM_COMPUTE, p->n_micro * sizeof(*r->losses));
     r->normed = ARENA_NEW(&r->arena, uint64_t, p->model->n_tensors);
+    r->reduced_in = ARENA_NEW(&r->arena, uint64_t, p->model->n_tensors);
+    if (o->keep_reduced)
+        r->reduced = backend_alloc(b, STREAM_COMPUTE, reduced_bytes(r));
+    if (!r->o.hyper)
+        r->o.hyper = &run_hyper;
     if (j->optimizer == OPTIMIZER_MUON)
         r->norms = backend_alloc(b, STREAM_COMPUTE, p->model->n_tensors * sizeof(*r->norms));
     make_marks(r);
@@ -598,6 +626,8 @@ void exec_release(struct exec_run *r)
     backend_free(b, STREAM_COMPUTE, r->stale, r->stale_bytes);
     backend_free(b, STREAM_COMPUTE, r->output, r->output_bytes);
     backend_free(b, STREAM_COMPUTE, r->output_grad, r->output_bytes);
+    if (r->reduced)
+        backend_free(b, STREAM_COMPUTE, r->reduced, reduced_bytes(r));
     if (r->norms)
         backend_free(b, STREAM_COMPUTE, r->norms, r->p->model->n_tensors * sizeof(*r->norms));
     if (r->losses)

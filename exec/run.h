@@ -24,6 +24,21 @@ struct run_buffer {
     bool used;
 };
 
+/* Every constant of an update that no job names. Muon: momentum with Nesterov, update scaled by 0.2 sqrt(max(rows, cols))
+ * (Moonlight). Shampoo's and SOAP's updates are of Adam's size, and take `adam_share` of the rate as AdamW does. */
+struct run_hyper {
+    float momentum;
+    bool nesterov;
+    enum kernel_muon_scaling scaling;
+    float adam_share; /* of the matrices' learning rate */
+    float beta1, beta2, eps;
+    float decay; /* of all, decoupled */
+    struct kernel_ns_hyper ns;
+    struct kernel_shampoo_hyper shampoo;
+    struct kernel_soap_hyper soap;
+};
+extern const struct run_hyper run_hyper;
+
 /* What an operation took, for the report. */
 struct run_time {
     struct instance id;
@@ -40,15 +55,27 @@ struct run_marks {
 
 enum { SCRATCH_PACK, SCRATCH_FP32, SCRATCH_N };
 
+/* Faults on purpose, of one rank, which the check has to find (exec/plant.h). */
+enum run_fault {
+    RUN_RIGHT,
+    RUN_SKIP, /* forgets the updates of its matrices */
+    RUN_SHIFT, /* puts the first segment that it gathers of unit 1 (of the only one) an element too far */
+    RUN_STALE, /* keeps from the first step on what it gathered of that unit */
+    RUN_SUM,   /* leaves a sum where it has to leave the mean of what it reduces */
+    RUN_TWICE, /* leaves twice the mean */
+    RUN_LOSE,  /* does not keep its optimizer states */
+};
+
 struct exec_run;
 struct run_options {
     uint64_t seed;
     bool ordered;                    /* deterministic reductions */
     double lr;                       /* of matrices; AdamW takes a tenth */
     const struct token_file *tokens; /* checked for all steps; NULL: made from the seed */
-    /* plants, each a rank or PROGRAM_NONE: it forgets its updates; puts the first segment that it gathers of unit 1 (of the
-     * only one) an element too far; keeps from the first step on what it gathered of that unit */
-    uint32_t skip_owner, shift_segment, stale_unit;
+    enum run_fault fault;
+    uint32_t faulty;               /* the rank that has it */
+    const struct run_hyper *hyper; /* NULL: run_hyper, what every run but a test's has */
+    bool keep_reduced;             /* every gradient as its update found it: check.c looks at it */
     /* NULL, or called before every operation; -1 ends the step */
     int (*on_op)(void *ctx, const struct exec_run *r, const struct instance *i, struct err *e);
     void *on_op_ctx;
@@ -82,6 +109,9 @@ struct exec_run {
     double loss;                /* of this rank's step, mean over micro-batches */
     void *output, *output_grad; /* of a model without a head; owned, the backend's */
     uint64_t output_bytes;
+    char *
+        reduced; /* owned, the backend's: [total_params] of the gradients' type, what this rank holds; NULL: not kept */
+    uint64_t *reduced_in;   /* [n_tensors] the step that left it, in arena */
     struct run_time *times; /* owned; of the last step */
     size_t n_times, cap_times;
     void *stale; /* owned, the backend's; the plant's */
@@ -126,7 +156,9 @@ struct run_view run_operand(struct exec_run *r, const struct op *o, const struct
 /* Expert e of an operand that names several. */
 struct run_view run_expert(struct exec_run *r, const struct operand *x, const struct instance *i,
                            uint32_t e);
-/* Resident gradient of tensor t's held part, reduced. */
+/* Has this rank that fault? */
+bool run_has(const struct exec_run *r, enum run_fault fault);
+/* Resident gradient of tensor t's held part, reduced. Where an update finds it: it is kept when somebody looks at it. */
 struct run_view run_gradient(struct exec_run *r, uint32_t tensor);
 /* Do t's gradients travel as segments (to an owner, to flat slices), not as even chunks? */
 bool run_is_segment(const struct exec_run *r, uint32_t tensor);

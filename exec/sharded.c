@@ -126,7 +126,7 @@ void run_sharded(struct exec_run *r, const struct op *o, const struct instance *
 {
     uint32_t t = run_item(r, o, i), w = program_shards(r->p);
     const struct tensor *x = &r->p->model->tensors[t];
-    struct kernel_ns_hyper h = KERNEL_NS_DEFAULTS;
+    struct kernel_ns_hyper h = r->o.hyper->ns;
     struct sharded s = {.r = r, .d = run_travel(r), .rows = x->rows, .cols = x->cols};
     uint64_t rows_a;
     float *f;

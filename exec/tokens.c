@@ -66,10 +66,11 @@ int token_file_open(struct token_file *f, const char *path, unsigned width, uint
     return status;
 }
 
-int token_file_check(const struct token_file *f, uint64_t vocab, uint64_t n, struct err *e)
+int token_file_check(struct token_file *f, uint64_t vocab, uint64_t n, struct err *e)
 {
     uint64_t end = num_min(n, f->n_sequences) * (f->seq_len + 1);
 
+    f->n_looked = end;
     for (uint64_t i = 0; i < end; i++)
         if (token(f, i) >= vocab)
             return err_set(e, ERR_INVALID,

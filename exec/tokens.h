@@ -15,7 +15,8 @@ struct token_file {
     const char *path;          /* borrowed */
     const unsigned char *data; /* mapped; owned */
     uint64_t n_tokens, seq_len, n_sequences;
-    unsigned width; /* bytes of an id: 2 or 4 */
+    unsigned width;    /* bytes of an id: 2 or 4 */
+    uint64_t n_looked; /* ids from the first on that token_file_check() looked at */
 };
 
 /* Maps the file. ERR_IO: it cannot be read; ERR_INVALID: no whole ids, or fewer than a sequence. */
@@ -23,7 +24,7 @@ int token_file_open(struct token_file *f, const char *path, unsigned width, uint
                     struct err *e);
 /* Are the ids of the first n sequences that are read below vocab? O(min(n, n_sequences) seq_len). ERR_INVALID names the
  * first that is not. */
-int token_file_check(const struct token_file *f, uint64_t vocab, uint64_t n, struct err *e);
+int token_file_check(struct token_file *f, uint64_t vocab, uint64_t n, struct err *e);
 /* Sequence q modulo n_sequences; inputs and targets have seq_len places. */
 void token_file_read(const struct token_file *f, uint64_t q, int64_t *inputs, int64_t *targets);
 void token_file_close(struct token_file *f); /* also when it was never opened, all zero */

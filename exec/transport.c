@@ -1,6 +1,7 @@
 #include "exec/transport.h"
 
 #include "core/mem.h"
+#include "exec/library.h"
 
 #include <dlfcn.h>
 #include <stdarg.h>
@@ -68,15 +69,12 @@ int transport_open(struct transport *t, const char *path, struct err *e)
     t->watchdog_s = watchdog_s > 0 ? watchdog_s : 60;
     t->lib = &transport_self;
     if (path) {
-        t->handle =
-            dlopen(path, RTLD_NOW | RTLD_GLOBAL); /* MPI loads plug-ins that need its symbols */
+        const void *object;
+
+        t->handle = library_load(path, "transport_library", true, &object, e);
         if (!t->handle)
-            return err_set(e, ERR_EXTERNAL, "cannot load the transport: %s", dlerror());
-        t->lib = dlsym(t->handle, "transport_library");
-        if (!t->lib) {
-            dlclose(t->handle);
-            return err_set(e, ERR_EXTERNAL, "'%s' is no transport of Ballast", path);
-        }
+            return err_prefix(e, "the transport between ranks");
+        t->lib = object;
     }
     if (t->lib->open(t, e)) {
         if (t->handle)

@@ -1,12 +1,25 @@
 /* The optimizer's operations on the parts that this rank holds: momentum, Newton-Schulz and update of one matrix of the
- * rank's list, and AdamW on the rest. Hyper-parameters: exec/run.h's options; Muon's momentum 0.95 with Nesterov, AdamW's
- * betas 0.9 and 0.95, eps 1e-8, decay 0.01 of both, update scaled by 0.2 sqrt(max(rows, cols)) (Moonlight). */
+ * rank's list, and AdamW on the rest. Every constant is in run_hyper; the rate is exec/run.h's option. */
 #include "exec/run.h"
 
 #include "core/num.h"
 #include "kernels/optimizer.h"
 
 #include <string.h>
+
+const struct run_hyper run_hyper = {
+    .momentum = 0.95f,
+    .nesterov = true,
+    .scaling = KERNEL_MUON_RMS,
+    .adam_share = 0.1f,
+    .beta1 = 0.9f,
+    .beta2 = 0.95f,
+    .eps = 1e-8f,
+    .decay = 0.01f,
+    .ns = KERNEL_NS_DEFAULTS,
+    .shampoo = KERNEL_SHAMPOO_DEFAULTS,
+    .soap = KERNEL_SOAP_DEFAULTS,
+};
 
 static struct kernel_on where(struct exec_run *r)
 {
@@ -89,6 +102,16 @@ static float *master_of(struct exec_run *r, uint32_t t)
     return (float *)(void *)resident(r, r->p->known.master, r->held.t[t].master_at);
 }
 
+/* A fault on purpose: the tensor's states are gone after its update. */
+static void lose(struct exec_run *r, uint32_t t)
+{
+    const struct held_tensor *h = &r->held.t[t];
+
+    if (run_has(r, RUN_LOSE))
+        run_zero(r, resident(r, r->p->known.states, h->state_at),
+                 dtype_bytes(r->plan->job.state_dtype, h->n_state));
+}
+
 /* The update of the held part, in the matrix's place; padding of a last part stays zero, as it was reserved. Of a whole
  * matrix the same pass leaves the norm that Newton-Schulz begins with; of a part it would be a part of it. */
 static void momentum(struct exec_run *r, uint32_t t, char *matrix)
@@ -101,9 +124,9 @@ static void momentum(struct exec_run *r, uint32_t t, char *matrix)
                                 .grad_type = g.dtype,
                                 .state_type = r->plan->job.state_dtype,
                                 .update_type = d,
-                                .mu = 0.95f,
+                                .mu = r->o.hyper->momentum,
                                 .grad_scale = 1,
-                                .nesterov = true,
+                                .nesterov = r->o.hyper->nesterov,
                                 .grad = g.data};
 
     a.buf = resident(r, r->p->known.states, h->state_at);
@@ -113,6 +136,7 @@ static void momentum(struct exec_run *r, uint32_t t, char *matrix)
         r->normed[t] = r->step;
     }
     launch_momentum(r->b, r->stream, &on, &a);
+    lose(r, t);
 }
 
 static void newton_schulz(struct exec_run *r, uint32_t t, char *matrix)
@@ -120,7 +144,7 @@ static void newton_schulz(struct exec_run *r, uint32_t t, char *matrix)
     const struct tensor *x = &r->p->model->tensors[t];
     struct kernel_orthogonalize a = {.rows = x->rows,
                                      .cols = x->cols,
-                                     .hyper = KERNEL_NS_DEFAULTS,
+                                     .hyper = r->o.hyper->ns,
                                      .type = r->plan->job.param_dtype,
                                      .matrix = matrix};
     struct kernel_on on = where(r);
@@ -151,7 +175,7 @@ static void shampoo(struct exec_run *r, uint32_t t, const char *matrix)
     const struct tensor *x = &r->p->model->tensors[t];
     struct kernel_shampoo a = {.rows = x->rows,
                                .cols = x->cols,
-                               .hyper = KERNEL_SHAMPOO_DEFAULTS,
+                               .hyper = r->o.hyper->shampoo,
                                .step = r->step,
                                .grad_type = r->plan->job.grad_dtype,
                                .state_type = r->plan->job.state_dtype,
@@ -163,6 +187,7 @@ static void shampoo(struct exec_run *r, uint32_t t, const char *matrix)
     a.update = run_scratch(r, SCRATCH_FP32, x->numel * sizeof(*a.update));
     on.workspace_bytes = kernel_shampoo_workspace(x->rows, x->cols, &a.hyper);
     launch_shampoo(r->b, r->stream, &on, &a);
+    lose(r, t);
 }
 
 static void soap(struct exec_run *r, uint32_t t, const char *matrix)
@@ -170,7 +195,7 @@ static void soap(struct exec_run *r, uint32_t t, const char *matrix)
     const struct tensor *x = &r->p->model->tensors[t];
     struct kernel_soap a = {.rows = x->rows,
                             .cols = x->cols,
-                            .hyper = KERNEL_SOAP_DEFAULTS,
+                            .hyper = r->o.hyper->soap,
                             .step = r->step,
                             .grad_type = r->plan->job.grad_dtype,
                             .state_type = r->plan->job.state_dtype,
@@ -182,6 +207,7 @@ static void soap(struct exec_run *r, uint32_t t, const char *matrix)
     a.update = run_scratch(r, SCRATCH_FP32, x->numel * sizeof(*a.update));
     on.workspace_bytes = kernel_soap_workspace(x->rows, x->cols, &a.hyper);
     launch_soap(r->b, r->stream, &on, &a);
+    lose(r, t);
 }
 
 static void matrix_update(struct exec_run *r, uint32_t t, const char *matrix)
@@ -194,14 +220,15 @@ static void matrix_update(struct exec_run *r, uint32_t t, const char *matrix)
                                      .param_type = d,
                                      .update_type = d,
                                      .lr = (float)r->o.lr,
-                                     .decay = 0.01f,
-                                     .scale = kernel_muon_scale(KERNEL_MUON_RMS, x->rows, x->cols)};
+                                     .decay = r->o.hyper->decay,
+                                     .scale =
+                                         kernel_muon_scale(r->o.hyper->scaling, x->rows, x->cols)};
 
     a.update = matrix + dtype_bytes(d, h->first);
     if (r->plan->job.optimizer != OPTIMIZER_MUON) { /* Adam's step size, as AdamW's */
         a.update_type = DTYPE_FP32;
         a.update = (float *)r->scratch[r->stream][SCRATCH_FP32] + h->first;
-        a.scale = 0.1f;
+        a.scale = r->o.hyper->adam_share;
     }
     a.param = param_of(r, t);
     a.master = master_of(r, t);
@@ -210,6 +237,7 @@ static void matrix_update(struct exec_run *r, uint32_t t, const char *matrix)
 
 static void adamw(struct exec_run *r, uint32_t t)
 {
+    const struct run_hyper *c = r->o.hyper;
     const struct held_tensor *h = &r->held.t[t];
     struct run_view g;
     struct kernel_on on = where(r);
@@ -217,11 +245,11 @@ static void adamw(struct exec_run *r, uint32_t t)
                              .param_type = r->plan->job.param_dtype,
                              .state_type = r->plan->job.state_dtype,
                              .step = r->step,
-                             .lr = (float)r->o.lr * 0.1f,
-                             .beta1 = 0.9f,
-                             .beta2 = 0.95f,
-                             .eps = 1e-8f,
-                             .decay = 0.01f,
+                             .lr = (float)r->o.lr * c->adam_share,
+                             .beta1 = c->beta1,
+                             .beta2 = c->beta2,
+                             .eps = c->eps,
+                             .decay = c->decay,
                              .grad_scale = 1};
 
     if (!h->n)
@@ -234,6 +262,7 @@ static void adamw(struct exec_run *r, uint32_t t)
     a.m = resident(r, r->p->known.states, h->state_at);
     a.v = resident(r, r->p->known.states, h->state_at + h->room);
     launch_adamw(r->b, r->stream, &on, &a);
+    lose(r, t);
 }
 
 /* Everything that no matrix optimizer updates, owned by this rank or not. */
@@ -247,7 +276,7 @@ static void adamw_all(struct exec_run *r, bool owned, uint32_t unit)
 
 int run_update(struct exec_run *r, const struct op *o, const struct instance *i)
 {
-    bool forgets = r->o.skip_owner == r->t->rank;
+    bool forgets = run_has(r, RUN_SKIP);
 
     switch (o->call.kernel) {
     case KERNEL_MOMENTUM:

@@ -270,7 +270,69 @@ START_TEST(help_fits_100_columns_and_shows_defaults)
 }
 END_TEST
 
-SUITE_MAIN("core/opts", defaults_are_parsed_values, all_spellings_are_understood,
+/* Of every type: the same value typed in two ways is one text, another value another. */
+START_TEST(values_are_shown_as_one_text_however_they_were_typed)
+{
+    static const char *const names[] = {"a", "b", NULL};
+    static const struct opt rows[] = {
+        {.name = "flag", .type = OPT_FLAG},
+        {.name = "string", .type = OPT_STRING},
+        {.name = "u64", .type = OPT_U64, .dflt = "1"},
+        {.name = "count", .type = OPT_COUNT, .dflt = "1k"},
+        {.name = "bytes", .type = OPT_BYTES, .dflt = "1KiB"},
+        {.name = "double", .type = OPT_DOUBLE, .dflt = "0.25"},
+        {.name = "bandwidth", .type = OPT_BANDWIDTH, .dflt = "8Gb/s"},
+        {.name = "time", .type = OPT_TIME, .dflt = "1ms"},
+        {.name = "choice", .type = OPT_CHOICE, .choices = names},
+        {.name = "list", .type = OPT_LIST},
+        {.name = "counts", .type = OPT_COUNTS},
+        {.name = "file", .type = OPT_STRING, .own = true},
+    };
+    static const char *const typed[][3] = {
+        {"--flag", "--flag", NULL},
+        {"--string=x", "--string=x", "--string=y"},
+        {"--u64=7", "--u64=007", "--u64=8"},
+        {"--count=2k", "--count=2000", "--count=2Ki"},
+        {"--bytes=2KiB", "--bytes=2048", "--bytes=2000"},
+        {"--double=0.02", "--double=2e-2", "--double=0.0200000001"},
+        {"--bandwidth=16Gb/s", "--bandwidth=2GB/s", "--bandwidth=2.5GB/s"},
+        {"--time=2ms", "--time=2000us", "--time=2us"},
+        {"--choice=a", "--choice=a", "--choice=b"},
+        {"--list=a,b", "--list=a,b", "--list=a"},
+        {"--counts=1,2k", "--counts=1,2000", "--counts=1"},
+        {"--file=x", "--file=y", NULL},
+    };
+    enum { N = sizeof(rows) / sizeof(rows[0]) };
+
+    ck_assert_int_eq(OPT_COUNTS, 10); /* a new type has a row above */
+    for (size_t i = 0; i < N; i++) {
+        char *text[4];
+
+        for (int k = 0; k < 4; k++) { /* two spellings, another value, none */
+            char arg[64];
+            char *argv[1] = {arg};
+            struct strbuf b;
+
+            snprintf(arg, sizeof(arg), "%s", k < 3 && typed[i][k] ? typed[i][k] : "");
+            opts_init(&o);
+            opts_add(&o, NULL, rows, N);
+            ck_assert_int_eq(opts_parse(&o, *arg ? 1 : 0, argv, &e), 0);
+            strbuf_init(&b);
+            opts_show(&o, i, &b);
+            text[k] = strbuf_detach(&b);
+            opts_release(&o);
+        }
+        MUST(!strcmp(text[0], text[1]), "%s: '%s' and '%s'", rows[i].name, text[0], text[1]);
+        MUST(strcmp(text[0], text[2]), "%s: '%s' twice", rows[i].name, text[0]);
+        MUST(strcmp(text[0], text[3]), "%s: '%s' when it is not given", rows[i].name, text[0]);
+        for (int k = 0; k < 4; k++)
+            mem_free(text[k]);
+    }
+}
+END_TEST
+
+SUITE_MAIN("core/opts", values_are_shown_as_one_text_however_they_were_typed,
+           defaults_are_parsed_values, all_spellings_are_understood,
            wrong_command_lines_are_refused_in_one_line, positionals_are_counted,
            help_is_seen_before_mistakes, a_job_file_fills_what_the_command_line_left_open,
            wrong_job_files_are_refused, values_go_out_as_json_and_come_back,

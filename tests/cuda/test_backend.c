@@ -104,12 +104,7 @@ static int run(const struct setting *s, bool cuda, struct arena *a, struct outco
     x->plan = plan;
     x->p = p;
     x->cuda = cuda;
-    x->o = (struct run_options){.seed = 7,
-                                .ordered = !s->unordered,
-                                .lr = 0.02,
-                                .skip_owner = PROGRAM_NONE,
-                                .shift_segment = PROGRAM_NONE,
-                                .stale_unit = PROGRAM_NONE};
+    x->o = (struct run_options){.seed = 7, .ordered = !s->unordered, .lr = 0.02};
     return threads_run(s->world, one_rank, x, e);
 }
 

@@ -23,12 +23,7 @@ static int step(struct transport *t, void *ctx, struct err *e)
 {
     struct trial *j = ctx;
     const struct backend_options o = {.transport = t};
-    const struct run_options how = {.seed = 7,
-                                    .ordered = !j->unordered,
-                                    .lr = 0.02,
-                                    .skip_owner = PROGRAM_NONE,
-                                    .shift_segment = PROGRAM_NONE,
-                                    .stale_unit = PROGRAM_NONE};
+    const struct run_options how = {.seed = 7, .ordered = !j->unordered, .lr = 0.02};
     struct backend b = {.lib = &backend_library, .t = t};
     struct exec_run r = {0};
     int status;

@@ -22,11 +22,7 @@ static unsigned n_refused, n_run, n_values;
 static int one_step(struct transport *t, void *ctx, struct err *e)
 {
     const struct loaded *x = ctx;
-    const struct run_options o = {.seed = 3,
-                                  .lr = 0.02,
-                                  .skip_owner = PROGRAM_NONE,
-                                  .shift_segment = PROGRAM_NONE,
-                                  .stale_unit = PROGRAM_NONE};
+    const struct run_options o = {.seed = 3, .lr = 0.02};
     struct exec_run r;
     struct backend b;
     double loss;

@@ -89,9 +89,9 @@ struct setting {
     const char *model, *layout;
     uint32_t world;
     struct job job;
-    uint32_t skip_owner;
-    int steps; /* 0: STEPS */
-    double lr; /* 0: 0.02 */
+    bool skips; /* rank 1 forgets its updates */
+    int steps;  /* 0: STEPS */
+    double lr;  /* 0: 0.02 */
     uint64_t shuffle;
     bool every_micro; /* ddp reduces every micro-batch */
     bool forget; /* what the refresh waits for, and that the optimizer waits for sums over copies */
@@ -152,14 +152,11 @@ static void run(const struct setting *s, const char *layout, struct arena *a, st
     x->steps = s->steps ? s->steps : STEPS;
     x->plan = plan;
     x->p = p;
-    x->o = (struct run_options){.seed = 7,
-                                .ordered = true,
-                                .lr = s->lr > 0 ? s->lr : 0.02,
-                                .skip_owner = PROGRAM_NONE,
-                                .shift_segment = PROGRAM_NONE,
-                                .stale_unit = PROGRAM_NONE};
-    if (strcmp(layout, "ddp"))
-        x->o.skip_owner = s->skip_owner;
+    x->o = (struct run_options){.seed = 7, .ordered = true, .lr = s->lr > 0 ? s->lr : 0.02};
+    if (strcmp(layout, "ddp") && s->skips) {
+        x->o.fault = RUN_SKIP;
+        x->o.faulty = 1;
+    }
     if (threads_run(s->world, one_rank, x, &e))
         ck_abort_msg("%s %s world %u: %s", s->model, layout, s->world, e.msg);
 }
@@ -276,11 +273,7 @@ static void compare(struct setting *s)
 
 static struct setting small(const char *model, const char *layout, uint32_t world)
 {
-    struct setting s = {.model = model,
-                        .layout = layout,
-                        .world = world,
-                        .job = plans_job(),
-                        .skip_owner = PROGRAM_NONE};
+    struct setting s = {.model = model, .layout = layout, .world = world, .job = plans_job()};
 
     s.job.seq_len = 16;
     s.job.micro_batch = 1;
@@ -817,7 +810,7 @@ START_TEST(an_owner_that_skips_its_update_is_caught)
     struct arena a;
     char text[256];
 
-    s.skip_owner = 1;
+    s.skips = true;
     arena_init(&a);
     run(&s, "ddp", &a, &ddp);
     run(&s, s.layout, &a, &x);

@@ -50,11 +50,7 @@ struct trial {
 
 static int one_rank(struct transport *t, void *ctx, struct err *e)
 {
-    const struct run_options ro = {.seed = 3,
-                                   .lr = 0.02,
-                                   .skip_owner = PROGRAM_NONE,
-                                   .shift_segment = PROGRAM_NONE,
-                                   .stale_unit = PROGRAM_NONE};
+    const struct run_options ro = {.seed = 3, .lr = 0.02};
     struct trial *x = ctx;
     struct backend b;
     struct shadow *s;

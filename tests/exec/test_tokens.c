@@ -103,13 +103,7 @@ struct trial {
 static int one_rank(struct transport *t, void *ctx, struct err *e)
 {
     struct trial *x = ctx;
-    struct run_options o = {.seed = 7,
-                            .ordered = true,
-                            .lr = 0.02,
-                            .tokens = &f,
-                            .skip_owner = PROGRAM_NONE,
-                            .shift_segment = PROGRAM_NONE,
-                            .stale_unit = PROGRAM_NONE};
+    struct run_options o = {.seed = 7, .ordered = true, .lr = 0.02, .tokens = &f};
     struct backend b;
     struct exec_run r;
     int status;

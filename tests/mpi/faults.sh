@@ -18,6 +18,20 @@ on 4 "$work/p.json" --check --steps 2 --plant mpi:1:optimizer
 refused 'an error of MPI' 4 'rank 1: '
 on 4 "$work/p.json" --check --steps 2 --watchdog 3s --plant stall:1:optimizer
 refused 'a rank that is stuck' 4 'rank 1 is furthest behind, at optimizer: '
+# A rank that is stopped before it has come to the others, whichever it is: these give up, and the launcher ends it too.
+for stopped in 0 1; do
+    start=$(date +%s)
+    for rank in 0 1; do
+        [ $rank = $stopped ] && first='kill -STOP $$;' || first=
+        echo "-np 1 sh -c '$first exec \"\$0\" \"\$@\"' '$BUILD/ballast-exec' '$work/two.json' --check --start-limit 2s"
+        [ $rank = 1 ] || echo :
+    done >"$work/ranks"
+    plan two.json 2 owner || bad plan
+    eval "timeout -k 5 $LIMIT mpirun $(tr '\n' ' ' <"$work/ranks")" >"$work/out" 2>"$work/err" </dev/null
+    status=$?
+    seconds=$(($(date +%s) - start))
+    refused "rank $stopped is stopped during the start" 4 "error: rank $((1 - stopped)): start: MPI's start did not return for 2 s: a rank is stuck, was stopped, or never started"
+done
 # Wrong numbers: the line says in which step, by what kind of evidence, in which tensors, and on which rank.
 found() { # name evidence rank
     if [ "$status" = 1 ] && grep -q "^check: DIFFERS in .* $2: .*layers[.]0[.].*(owner [0-3]).*; on rank $3" "$work/out"; then good; else bad "$1: status $status"; fi
