@@ -121,6 +121,7 @@ static void print_use(const struct evaluation *x, struct strbuf *out)
                  {"NIC", RESOURCE_NIC_TX, RESOURCE_NIC_RX},
                  {"PCIe", RESOURCE_PCIE_TX, RESOURCE_PCIE_RX},
                  {"PCIe root", RESOURCE_ROOT_UP, RESOURCE_ROOT_DOWN},
+                 {"CPU link", RESOURCE_CPU, RESOURCE_CPU},
                  {"leaf", RESOURCE_LEAF_UP, RESOURCE_LEAF_DOWN}};
 
     strbuf_puts(out, "busy % of the step, busiest instance, out/in:");

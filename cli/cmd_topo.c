@@ -89,17 +89,28 @@ static void figures(const struct cluster *c, struct table *t)
     figure(t, "peak", d->peak_flops / 1e12, "TFLOP/s", "of a GPU, bf16 dense");
     figure(t, "peak_all", gpus * d->peak_flops / 1e15, "PFLOP/s", "of all GPUs");
     figure(t, "hbm", d->hbm_Bps / 1e9, "GB/s", "memory of a GPU");
-    figure(t, "nvlink", r.nvlink_Bps / 1e9, "GB/s", "a GPU to its NVLink domain, reached");
-    figure(t, "nvlink_domain", cluster_domain_gpus(c), "", "GPUs that NVLink connects");
+    if (r.nvlink_Bps > 0) {
+        figure(t, "nvlink", r.nvlink_Bps / 1e9, "GB/s", "a GPU to its NVLink domain, reached");
+        figure(t, "nvlink_domain", cluster_nvlink_gpus(c), "", "GPUs that NVLink connects");
+    }
+    if (cluster_is_split(c)) {
+        figure(t, "pcie", r.pcie_Bps / 1e9, "GB/s", "a GPU to those without NVLink to it, reached");
+        if (c->n_cpus)
+            figure(t, "cpu_link", c->cpu_Bps / 1e9, "GB/s", "a CPU to another, all its GPUs");
+    }
     if (c->nics_per_node) {
         figure(t, "nic", r.nic_Bps / 1e9, "GB/s", "a GPU's share of its NIC, reached");
         figure(t, "node", r.node_Bps / 1e9, "GB/s", "a node into the fabric, reached");
         figure(t, "bisection", r.bisection_Bps / 1e9, "GB/s",
                "a node, half of the nodes to the other half");
-        figure(t, "nvlink_per_nic", r.nvlink_Bps / r.nic_Bps, "x", "nvlink / nic");
+        if (r.nvlink_Bps > 0)
+            figure(t, "nvlink_per_nic", r.nvlink_Bps / r.nic_Bps, "x", "nvlink / nic");
     }
     figure(t, "balance_hbm", d->peak_flops / d->hbm_Bps, "FLOP/B", "peak / hbm");
-    figure(t, "balance_nvlink", d->peak_flops / r.nvlink_Bps, "FLOP/B", "peak / nvlink");
+    if (r.nvlink_Bps > 0)
+        figure(t, "balance_nvlink", d->peak_flops / r.nvlink_Bps, "FLOP/B", "peak / nvlink");
+    if (cluster_is_split(c))
+        figure(t, "balance_pcie", d->peak_flops / r.pcie_Bps, "FLOP/B", "peak / pcie");
     if (c->nics_per_node)
         figure(t, "balance_nic", d->peak_flops / r.nic_Bps, "FLOP/B", "peak / nic");
 }

@@ -12,9 +12,9 @@ static const double MS = 1e9; /* ps */
 
 const char *evaluate_resource_name(enum sim_resource r)
 {
-    static const char *const names[RESOURCE_N] = {"GPU compute", "HBM",       "NVLink", "NVLink",
-                                                  "NIC",         "NIC",       "PCIe",   "PCIe",
-                                                  "PCIe root",   "PCIe root", "leaf",   "leaf"};
+    static const char *const names[RESOURCE_N] = {
+        "GPU compute", "HBM",       "NVLink",    "NVLink",   "NIC",  "NIC", "PCIe",
+        "PCIe",        "PCIe root", "PCIe root", "CPU link", "leaf", "leaf"};
 
     return names[r];
 }

@@ -37,11 +37,13 @@ int topo_calibrate(const struct topo_calibration *k, struct cluster *c, struct a
 
 /* Bytes/s, one direction, all reached by large transfers. */
 struct topo_rates {
-    double nvlink_Bps; /* a GPU */
+    double nvlink_Bps; /* a GPU; 0: no NVLink */
+    double pcie_Bps;   /* a GPU to those that NVLink does not join with it; 0: not described */
     double nic_Bps;    /* a GPU, when all GPUs send: its share of its NIC */
     double node_Bps;   /* a node into the fabric: NICs that GPUs use */
-    double
-        bisection_Bps; /* a node, when half of the nodes send to the other half; by NVLink in one domain */
+    /* A node, when half of the nodes send to the other half; inside one domain or node by what joins
+     * its GPUs. */
+    double bisection_Bps;
     uint32_t gpus_on_busy_nic; /* the most GPUs that share one NIC */
     uint32_t nics_used;
 };

@@ -30,6 +30,11 @@ struct tunable {
 #define CL(member) offsetof(struct cluster, member)
 static const struct tunable tunables[] = {
     {"node.nvlink.efficiency", "", CL(nvlink_efficiency), false, 0.3, 0.99, 0},
+    {"node.pcie.efficiency", "", CL(pcie_efficiency), false, 0.2, 0.99, 0},
+    {"node.pcie.cpu_link", "", CL(cpu_Bps), false, 1e9, 1e12, 0},
+    {"collectives.pcie_step", "ll", CL(coll.pcie_step_s[PROTOCOL_LL]), false, 0.1 * US, 20 * US, 0},
+    {"collectives.pcie_step", "simple", CL(coll.pcie_step_s[PROTOCOL_SIMPLE]), false, 0.1 * US,
+     50 * US, 0},
     {"collectives.base", "ll", CL(coll.base_s[PROTOCOL_LL]), false, 1 * US, 60 * US, 0},
     {"collectives.base", "ll128", CL(coll.base_s[PROTOCOL_LL128]), false, 1 * US, 60 * US, 0},
     {"collectives.base", "simple", CL(coll.base_s[PROTOCOL_SIMPLE]), false, 1 * US, 100 * US, 0},

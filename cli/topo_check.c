@@ -4,12 +4,16 @@
 
 #include "core/units.h"
 
+#include <math.h>
 #include <stdarg.h>
 #include <string.h>
 
 struct topo_rates topo_rates(const struct cluster *c)
 {
-    struct topo_rates r = {.nvlink_Bps = c->nvlink_Bps * c->nvlink_efficiency};
+    struct topo_rates r = {.nvlink_Bps = c->nvlink_Bps * c->nvlink_efficiency,
+                           .pcie_Bps = c->pcie_switches == 0    ? 0
+                                       : c->pcie_efficiency > 0 ? c->pcie_Bps * c->pcie_efficiency
+                                                                : c->pcie_Bps};
     uint32_t on[CLUSTER_MAX_NICS_PER_NODE] = {0};
     double nic = c->nic_Bps * c->nic_efficiency;
 
@@ -25,7 +29,10 @@ struct topo_rates topo_rates(const struct cluster *c)
     r.nic_Bps = nic / r.gpus_on_busy_nic;
     r.node_Bps = r.nics_used * nic;
     r.bisection_Bps = r.node_Bps;
-    if (c->n_nodes <= c->domain_nodes)
+    if (c->n_nodes <= c->domain_nodes && cluster_is_split(c))
+        r.bisection_Bps = fmin(r.pcie_Bps * fmin(c->gpus_per_node, c->pcie_switches),
+                               c->n_cpus ? c->n_cpus * c->cpu_Bps : INFINITY);
+    else if (c->n_nodes <= c->domain_nodes)
         r.bisection_Bps = r.nvlink_Bps * c->gpus_per_node;
     else if (c->nodes_per_leaf && c->n_nodes > c->nodes_per_leaf)
         r.bisection_Bps /= c->oversubscription;
@@ -70,7 +77,7 @@ static void check_nics(const struct cluster *c, const struct topo_rates *r, stru
     if (r->nics_used < c->nics_per_node)
         say(l, true, "%u of %u NICs: no GPU uses them, and they carry nothing",
             c->nics_per_node - r->nics_used, c->nics_per_node);
-    if (r->nvlink_Bps < r->nic_Bps)
+    if (r->nvlink_Bps > 0 && r->nvlink_Bps < r->nic_Bps)
         say(l, true, "NVLink gives a GPU %s and its NIC %s: slower inside the node than outside",
             units_show_bandwidth(r->nvlink_Bps).s, units_show_bandwidth(r->nic_Bps).s);
     if (c->nic_Bps < 1.25e9)
@@ -109,6 +116,23 @@ static void check_pcie(const struct cluster *c, struct list *l)
         say(l, true, "%u PCIe switches have neither GPU nor NIC", empty);
 }
 
+static void check_split(const struct cluster *c, const struct topo_rates *r, struct list *l)
+{
+    const char *cpus =
+        c->n_cpus ? arena_printf(l->a, ", and %s between CPUs", units_show_bandwidth(c->cpu_Bps).s)
+                  : "";
+
+    if (cluster_is_split(c) && c->domain_gpus > 1)
+        say(l, false,
+            "NVLink joins %u of %u GPUs of a node: collectives of more pass PCIe, %s%s; no "
+            "measured "
+            "table is of such a node",
+            c->domain_gpus, c->gpus_per_node, units_show_bandwidth(r->pcie_Bps).s, cpus);
+    else if (cluster_is_split(c))
+        say(l, false, "no NVLink: collectives pass PCIe, %s%s; no measured table is of such a node",
+            units_show_bandwidth(r->pcie_Bps).s, cpus);
+}
+
 static void check_fabric(const struct cluster *c, struct list *l)
 {
     if (!c->nics_per_node)
@@ -132,7 +156,7 @@ static void check_constants(const struct cluster *c, struct list *l)
     if (share[PROTOCOL_LL] > share[PROTOCOL_LL128] ||
         share[PROTOCOL_LL128] > share[PROTOCOL_SIMPLE])
         say(l, true, "collectives.rate_share falls from ll to simple: low latency has its price");
-    if (c->nvlink_efficiency < 0.5)
+    if (c->nvlink_Bps > 0 && c->nvlink_efficiency < 0.5)
         say(l, true, "node.nvlink.efficiency is %s: NCCL reaches 0.75 to 0.85",
             units_show_double(c->nvlink_efficiency).s);
     if (c->device.hbm_Bps < c->nvlink_Bps)
@@ -169,6 +193,7 @@ size_t topo_check(const struct cluster *c, struct arena *a, const struct topo_fi
 
     check_nics(c, &r, &l);
     check_pcie(c, &l);
+    check_split(c, &r, &l);
     check_fabric(c, &l);
     check_constants(c, &l);
     check_sources(c, &l);

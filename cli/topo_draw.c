@@ -115,10 +115,12 @@ static void row(const struct cluster *c, const struct box *b, uint32_t n, struct
         n_gpus += b[i].n_gpus;
     }
     if (n_gpus) {
-        strbuf_puts(out, "  ");
-        strbuf_pad(out, c->nvswitch ? '=' : '-', width - 1);
-        strbuf_putc(out, '\n');
-        devices(out, b, n, true, true);
+        if (!cluster_is_split(c)) { /* else nothing joins them all */
+            strbuf_puts(out, "  ");
+            strbuf_pad(out, c->nvswitch ? '=' : '-', width - 1);
+            strbuf_putc(out, '\n');
+            devices(out, b, n, true, true);
+        }
         devices(out, b, n, true, false);
         devices(out, b, n, true, true);
     }
@@ -131,6 +133,47 @@ static void row(const struct cluster *c, const struct box *b, uint32_t n, struct
     }
 }
 
+/* What joins the GPUs. */
+static const char *joins(const struct cluster *c)
+{
+    if (c->domain_gpus == 1 && cluster_is_split(c))
+        return "PCIe";
+    return c->nvswitch ? "NVSwitch" : "direct NVLinks";
+}
+
+static void draw_nvlink(const struct cluster *c, struct strbuf *out)
+{
+    uint32_t gpus[CLUSTER_MAX_GPUS_PER_NODE], used = 0;
+
+    if (!cluster_is_split(c)) {
+        strbuf_printf(out,
+                      c->nvswitch ? "  NVSwitch: %.4g a GPU to all others\n"
+                                  : "  direct links: %.4g a GPU, all its links together\n",
+                      c->nvlink_Bps / 1e9);
+        return;
+    }
+    if (c->domain_gpus > 1) {
+        strbuf_puts(out, "  NVLink joins GPUs");
+        for (uint32_t d = 0; d < c->gpus_per_node / c->domain_gpus; d++) {
+            uint32_t n = members(c->domain_of_gpu, c->gpus_per_node, d, gpus);
+
+            strbuf_puts(out, d ? "," : "");
+            for (uint32_t i = 0; i < n; i++)
+                strbuf_printf(out, "%c%u", i ? '+' : ' ', gpus[i]);
+            used += 4 * n;
+            if (used >= 64 && d + 1 < c->gpus_per_node / c->domain_gpus) {
+                strbuf_puts(out, "\n   ");
+                used = 0;
+            }
+        }
+        strbuf_printf(out, ": %.4g a GPU; PCIe joins the rest\n", c->nvlink_Bps / 1e9);
+    } else {
+        strbuf_puts(out, "  no NVLink: PCIe joins the GPUs\n");
+    }
+    if (c->n_cpus)
+        strbuf_printf(out, "  %u CPUs, %.4g from one to another\n", c->n_cpus, c->cpu_Bps / 1e9);
+}
+
 static void draw_node(const struct cluster *c, struct strbuf *out)
 {
     struct box *boxes =
@@ -140,9 +183,8 @@ static void draw_node(const struct cluster *c, struct strbuf *out)
     for (uint32_t s = 0; s < (c->pcie_switches ? c->pcie_switches : 1); s++)
         n += cut(c, s, &boxes[n]);
     strbuf_printf(out, "node: %u x %s on %s, rates in GB/s a direction\n\n", c->gpus_per_node,
-                  c->device.name, c->nvswitch ? "NVSwitch" : "direct NVLinks");
-    strbuf_printf(out, "  %s: %.4g a GPU to all others\n",
-                  c->nvswitch ? "NVSwitch" : "direct links, all pairs", c->nvlink_Bps / 1e9);
+                  c->device.name, joins(c));
+    draw_nvlink(c, out);
     if (c->domain_nodes > 1)
         strbuf_printf(out, "  one NVLink domain: %u nodes, %u GPUs\n", c->domain_nodes,
                       cluster_domain_gpus(c));

@@ -20,6 +20,8 @@ static const char *whose(const struct fabric *f, struct fabric_link l, struct ar
     case FABRIC_ROOT_UP:
     case FABRIC_ROOT_DOWN:
         return arena_printf(a, "node %u, PCIe switch %u", i / s, i % s);
+    case FABRIC_CPU:
+        return arena_printf(a, "node %u, CPU %u", i / f->c.n_cpus, i % f->c.n_cpus);
     case FABRIC_PCIE_OUT:
     case FABRIC_PCIE_IN:
     case FABRIC_NIC_TX:

@@ -18,6 +18,7 @@
 
 /* The same limits hold for a whole NVLink domain. */
 enum { CLUSTER_MAX_GPUS_PER_NODE = 128, CLUSTER_MAX_NICS_PER_NODE = 128 };
+enum { CLUSTER_MAX_SWITCHES = CLUSTER_MAX_GPUS_PER_NODE + CLUSTER_MAX_NICS_PER_NODE };
 enum { CLUSTER_MAX_NODES = 131072, CLUSTER_MAX_RANKS = 1 << 24 };
 
 /* One GPU. */
@@ -81,6 +82,7 @@ struct coll_constants {
     double base_s[PROTOCOL_N];        /* start-up of a collective */
     double step_s[PROTOCOL_N];        /* one ring step inside a node */
     double net_step_s[PROTOCOL_N];    /* one step between nodes */
+    double pcie_step_s[PROTOCOL_N];   /* one step over PCIe, between NVLink domains of a node */
     double rate_share[PROTOCOL_N];    /* of the Simple rate: payload share of the protocol */
     double tail[TAIL_N];              /* of an operation that hands on as much; 0: none */
     double ramp_s;                    /* Simple: extra time that saturates (A), ... */
@@ -103,24 +105,34 @@ struct cluster {
     const char *name, *summary, *source; /* in arena, "" when not given */
     struct device device;
     uint32_t gpus_per_node;
-    uint32_t nics_per_node;         /* 0: one node only */
-    const char *nic_name;           /* "ConnectX-6 HDR InfiniBand", or "" */
-    uint32_t n_nodes;               /* set by cluster_resize() */
-    bool nvswitch;                  /* else direct links, all pairs */
-    uint32_t domain_nodes;          /* nodes whose GPUs share one NVLink domain; 1: each its own */
-    double nvlink_Bps;              /* a GPU's NVLink, one direction, raw */
+    uint32_t nics_per_node; /* 0: one node only */
+    const char *nic_name;   /* "ConnectX-6 HDR InfiniBand", or "" */
+    uint32_t n_nodes;       /* set by cluster_resize() */
+    bool nvswitch;          /* else direct links */
+    uint32_t domain_nodes;  /* nodes whose GPUs share one NVLink domain; 1: each its own */
+    /* GPUs of a node that NVLink joins, where it does not join them all: the node is then several
+     * NVLink domains of this size, and PCIe connects them. 0: one domain; 1: there is no NVLink. */
+    uint32_t domain_gpus;
+    uint8_t domain_of_gpu[CLUSTER_MAX_GPUS_PER_NODE]; /* with domain_gpus */
+    double nvlink_Bps;              /* a GPU's NVLink, one direction, raw; 0: no NVLink */
     double nvlink_efficiency;       /* reached by large transfers */
     double nic_Bps, nic_efficiency; /* a NIC, one direction */
     uint32_t pcie_switches;         /* 0: not described */
     double pcie_Bps;                /* a switch's uplink to the root, one direction */
+    double pcie_efficiency;         /* of pcie_Bps, reached by large transfers; 0: 1 */
+    /* CPU sockets (or NUMA nodes) and the link by which bytes leave one, one direction, reached;
+     * n_cpus 0: not described, and crossing them costs nothing. */
+    uint32_t n_cpus;
+    double cpu_Bps;
     uint8_t nic_of_gpu[CLUSTER_MAX_GPUS_PER_NODE];    /* which NIC a GPU's own sends use */
     uint8_t switch_of_gpu[CLUSTER_MAX_GPUS_PER_NODE]; /* PCIe switch */
     uint8_t switch_of_nic[CLUSTER_MAX_NICS_PER_NODE];
-    bool rail_optimised;     /* NIC i of every node on leaf i of its pod */
-    uint32_t nodes_per_leaf; /* 0: one leaf for all */
-    double oversubscription; /* leaf down-link sum / up-link sum, >= 1 */
-    double hop_s;            /* one switch hop */
-    bool sharp;              /* switches that reduce (SHARP): CollNet is there */
+    uint8_t cpu_of_switch[CLUSTER_MAX_SWITCHES]; /* with n_cpus */
+    bool rail_optimised;                         /* NIC i of every node on leaf i of its pod */
+    uint32_t nodes_per_leaf;                     /* 0: one leaf for all */
+    double oversubscription;                     /* leaf down-link sum / up-link sum, >= 1 */
+    double hop_s;                                /* one switch hop */
+    bool sharp; /* switches that reduce (SHARP): CollNet is there */
     struct coll_constants coll;
     double price_per_gpu_hour;  /* 0: unknown */
     const char *const *sources; /* in arena: by field, see cluster_field(); NULL: none given */
@@ -172,11 +184,36 @@ int cluster_recheck(const struct cluster *c, const char *what, struct arena *a, 
 /* Ranks fill nodes in order; the last node may be partly used. */
 int cluster_resize(struct cluster *c, uint32_t n_nodes, struct err *e);
 
-/* GPUs that reach each other by NVLink. */
+/* Is a node several NVLink domains, or without NVLink? Then bytes between its GPUs pass PCIe. */
+static inline bool cluster_is_split(const struct cluster *c)
+{
+    return c->domain_gpus && c->domain_gpus < c->gpus_per_node;
+}
+
+/* GPUs of a node, or of the nodes that share an NVLink domain: what traffic calls inside. */
 static inline uint32_t cluster_domain_gpus(const struct cluster *c)
 {
     return c->gpus_per_node * (c->domain_nodes > 1 ? c->domain_nodes : 1);
 }
+
+/* GPUs that reach each other by NVLink. */
+static inline uint32_t cluster_nvlink_gpus(const struct cluster *c)
+{
+    return cluster_is_split(c) ? c->domain_gpus : cluster_domain_gpus(c);
+}
+
+/* model/cluster_domains.c: makes the node NVLink domains of `n` GPUs, GPU g in domain_of_gpu[g]
+ * (NULL: n neighbours each); n = all of its GPUs joins them. `why` becomes the source. Where PCIe
+ * then carries what GPUs send each other, the constants that the description lacks for that are
+ * assumed, each with its source; multicast and error bands go, as no measured table is of such a
+ * node. ERR_INVALID: no PCIe rate, an NVLink domain of several nodes, GPUs without NVLink that
+ * would get some. `what` names the cluster in messages. */
+int cluster_set_domains(struct cluster *c, uint32_t n, const uint8_t *domain_of_gpu,
+                        const char *why, const char *what, struct arena *a, struct err *e);
+/* The CPU of each PCIe switch, [pcie_switches]; the rate between CPUs is assumed unless the
+ * description has one. */
+void cluster_set_cpus(struct cluster *c, uint32_t n, const uint8_t *cpu_of_switch, const char *why,
+                      struct arena *a);
 
 /* The same machine with each NVLink domain as one node, which is what decides whether bytes pass NVLink or NICs: the
  * simulator and the step program see this one. NICs, leaves and n_nodes count accordingly, a last domain that is partly

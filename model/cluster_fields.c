@@ -12,7 +12,7 @@ const struct section cluster_sections[N_SECTIONS] = {
     [TOP] = {"", NO_PARENT, REQUIRED, {"format", "name", "summary", "source"}},
     [DEVICE] = {"device", TOP, REQUIRED, {"name"}},
     [NODE] = {"node", TOP, REQUIRED, {NULL}},
-    [NVLINK] = {"nvlink", NODE, REQUIRED, {NULL}},
+    [NVLINK] = {"nvlink", NODE, OPTIONAL, {NULL}},
     [NIC] = {"nic", NODE, OPTIONAL, {"name"}},
     [PCIE] = {"pcie", NODE, OPTIONAL, {NULL}},
     [FABRIC] = {"fabric", TOP, WITH_NICS, {NULL}},
@@ -52,13 +52,17 @@ const struct field cluster_fields[] = {
     {NVLINK, "kind", LINK_KIND, CL(nvswitch), 0, 0, REQUIRED},
     {NVLINK, "rate", RATE, CL(nvlink_Bps), 1e3, 1e17, REQUIRED},
     {NVLINK, "domain_nodes", U32, CL(domain_nodes), 1, CLUSTER_MAX_GPUS_PER_NODE, OPTIONAL},
+    {NVLINK, "domains", DOMAINS, 0, 0, 0, OPTIONAL},
     {NVLINK, "efficiency", NUMBER, CL(nvlink_efficiency), 1e-3, 1, REQUIRED},
     {NIC, "count", U32, CL(nics_per_node), 1, CLUSTER_MAX_NICS_PER_NODE, REQUIRED},
     {NIC, "rate", RATE, CL(nic_Bps), 1e3, 1e17, REQUIRED},
     {NIC, "efficiency", NUMBER, CL(nic_efficiency), 1e-3, 1, REQUIRED},
     {NIC, "of_gpu", NIC_OF_GPU, 0, 0, 0, NIC_SPREAD},
     {PCIE, "uplink", RATE, CL(pcie_Bps), 1e3, 1e17, REQUIRED},
+    {PCIE, "efficiency", NUMBER, CL(pcie_efficiency), 1e-3, 1, OPTIONAL},
     {PCIE, "switches", SWITCHES, 0, 0, 0, REQUIRED},
+    {PCIE, "cpus", CPUS, 0, 0, 0, OPTIONAL},
+    {PCIE, "cpu_link", RATE, CL(cpu_Bps), 1e3, 1e17, OPTIONAL},
     {FABRIC, "rail_optimised", FLAG, CL(rail_optimised), 0, 0, REQUIRED},
     {FABRIC, "nodes_per_leaf", U32, CL(nodes_per_leaf), 0, CLUSTER_MAX_NODES, REQUIRED},
     {FABRIC, "oversubscription", NUMBER, CL(oversubscription), 1, 1000, REQUIRED},
@@ -67,6 +71,7 @@ const struct field cluster_fields[] = {
     {COLLECTIVES, "base", TIMES3, COL(base_s), 0, 1, REQUIRED},
     {COLLECTIVES, "step", TIMES3, COL(step_s), 0, 1, REQUIRED},
     {COLLECTIVES, "net_step", TIMES3, COL(net_step_s), 0, 1, WITH_NICS},
+    {COLLECTIVES, "pcie_step", TIMES3, COL(pcie_step_s), 0, 1, OPTIONAL},
     {COLLECTIVES, "rate_share", SHARES3, COL(rate_share), 1e-3, 1, REQUIRED},
     {COLLECTIVES, "ramp", TIME, COL(ramp_s), 0, 1, REQUIRED},
     {COLLECTIVES, "ramp_at", TIME, COL(ramp_at_s), 0, 1, REQUIRED},
@@ -124,6 +129,8 @@ bool cluster_has_section(const struct cluster *c, enum section_id id)
     case NIC:
     case FABRIC:
         return c->nics_per_node > 0;
+    case NVLINK:
+        return c->nvlink_Bps > 0;
     case PCIE:
         return c->pcie_switches > 0;
     case NVLS:
@@ -147,6 +154,10 @@ bool cluster_has_field(const struct cluster *c, const struct field *f)
     }
     if (f->kind == GEMM_GRID)
         return c->device.gemm_grid;
+    if (f->kind == DOMAINS)
+        return cluster_is_split(c);
+    if (f->kind == CPUS)
+        return c->n_cpus;
     if (f->presence != OPTIONAL)
         return true;
     if (f->kind == U32)

@@ -53,6 +53,8 @@ enum field_kind {
     LINK_KIND, /* bool: nvswitch */
     NIC_OF_GPU,
     SWITCHES,
+    DOMAINS,      /* lists of GPUs */
+    CPUS,         /* lists of PCIe switches */
     KERNEL_RATES, /* double by enum kernel */
     GEMM_GRID,
 };
@@ -64,7 +66,7 @@ struct field {
     double lo, hi;
     enum presence presence;
 };
-enum { N_FIELDS = 64 }; /* the compiler counts */
+enum { N_FIELDS = 69 }; /* the compiler counts */
 extern const struct field cluster_fields[N_FIELDS];
 extern const char *const cluster_link_kinds[]; /* by nvswitch; NULL-terminated */
 

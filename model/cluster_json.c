@@ -84,30 +84,83 @@ static int read_nic_of_gpu(const struct json_at *v, struct cluster *c, struct er
     return 0;
 }
 
-/* The members of one switch: which[i] = s for each listed i; taken[] refuses a second switch. */
-static int read_members(const struct json_at *sw, const char *key, uint32_t n, uint32_t s,
-                        uint8_t *which, bool *taken, struct err *e)
+/* One list of n things, that of `holder` number s: which[i] = s for each listed i; taken[] refuses
+ * a second. */
+static int read_list(const struct json_at *list, const char *things, const char *holder, uint32_t n,
+                     uint32_t s, uint8_t *which, bool *taken, struct err *e)
 {
-    struct json_at list, it;
+    struct json_at it;
 
-    if (!json_opt(sw, key, &list))
-        return 0;
-    if (json_is_array(&list, NULL, e))
+    if (json_is_array(list, NULL, e))
         return -1;
-    for (bool ok = json_first(&list, &it); ok; ok = json_next(&it)) {
+    for (bool ok = json_first(list, &it); ok; ok = json_next(&it)) {
         uint64_t i;
 
         if (json_as_u64(&it, 0, 1 << 20, &i, e))
             return -1;
         if (i >= n)
             return json_err(&it, ERR_INVALID, e, "is %llu, and the node has %u %s",
-                            (unsigned long long)i, n, key);
+                            (unsigned long long)i, n, things);
         if (taken[i])
-            return json_err(&it, ERR_INVALID, e, "is %llu, which switch %u has already",
-                            (unsigned long long)i, which[i]);
+            return json_err(&it, ERR_INVALID, e, "is %llu, which %s %u has already",
+                            (unsigned long long)i, holder, which[i]);
         taken[i] = true;
         which[i] = (uint8_t)s;
     }
+    return 0;
+}
+
+static int read_members(const struct json_at *sw, const char *key, uint32_t n, uint32_t s,
+                        uint8_t *which, bool *taken, struct err *e)
+{
+    struct json_at list;
+
+    return json_opt(sw, key, &list) ? read_list(&list, key, "switch", n, s, which, taken, e) : 0;
+}
+
+/* Lists that hold each of n things once; their number in *lists. */
+static int read_lists(const struct json_at *v, const char *things, const char *thing,
+                      const char *holder, uint32_t n, uint8_t *which, uint32_t *lists,
+                      struct err *e)
+{
+    bool taken[CLUSTER_MAX_SWITCHES] = {false};
+    struct json_at it;
+    uint32_t s = 0;
+    size_t k;
+
+    if (json_is_array(v, &k, e))
+        return -1;
+    if (k < 1 || k > CLUSTER_MAX_GPUS_PER_NODE)
+        return json_err(v, ERR_INVALID, e, "has %zu entries, expected 1 to %d", k,
+                        CLUSTER_MAX_GPUS_PER_NODE);
+    for (bool ok = json_first(v, &it); ok; ok = json_next(&it), s++)
+        if (read_list(&it, things, holder, n, s, which, taken, e))
+            return -1;
+    for (uint32_t i = 0; i < n; i++)
+        if (!taken[i])
+            return json_err(v, ERR_INVALID, e, "leave out %s %u", thing, i);
+    *lists = (uint32_t)k;
+    return 0;
+}
+
+/* NVLink domains of one size; all GPUs in one is a node that is not split. */
+static int read_domains(const struct json_at *v, struct cluster *c, struct err *e)
+{
+    uint32_t sizes[CLUSTER_MAX_GPUS_PER_NODE] = {0}, n;
+
+    if (read_lists(v, "GPUs", "GPU", "domain", c->gpus_per_node, c->domain_of_gpu, &n, e))
+        return -1;
+    for (uint32_t g = 0; g < c->gpus_per_node; g++)
+        sizes[c->domain_of_gpu[g]]++;
+    for (uint32_t d = 1; d < n; d++)
+        if (sizes[d] != sizes[0])
+            return json_err(v, ERR_INVALID, e,
+                            "are of %u GPUs and of %u (domain %u), expected domains of one size",
+                            sizes[0], sizes[d], d);
+    if (sizes[0] < 2)
+        return json_err(v, ERR_INVALID, e,
+                        "are of one GPU each: leave out node.nvlink where there is no NVLink");
+    c->domain_gpus = n > 1 ? sizes[0] : 0;
     return 0;
 }
 
@@ -210,6 +263,11 @@ static int read_value(const struct json_at *v, const struct field *f, struct clu
         return read_nic_of_gpu(v, c, e);
     case SWITCHES:
         return read_switches(v, c, e);
+    case DOMAINS:
+        return read_domains(v, c, e);
+    case CPUS:
+        return read_lists(v, "PCIe switches", "PCIe switch", "CPU", c->pcie_switches,
+                          c->cpu_of_switch, &c->n_cpus, e);
     case KERNEL_RATES:
         return read_kernel_rates(v, f, member(c, f), e);
     case GEMM_GRID:
@@ -333,10 +391,34 @@ static int read_section(struct reader *r, const struct json_at *at, enum section
     return 0;
 }
 
+/* NVLink domains within a node, and what joins them. */
+static int check_split(const struct json_at *at, const struct cluster *c, struct err *e)
+{
+    if (!c->n_cpus != !(c->cpu_Bps > 0))
+        return json_err(at, ERR_INVALID, e, "has node.pcie.%s without node.pcie.%s",
+                        c->n_cpus ? "cpus" : "cpu_link", c->n_cpus ? "cpu_link" : "cpus");
+    if (!cluster_is_split(c))
+        return 0;
+    if (c->domain_nodes > 1)
+        return json_err(at, ERR_INVALID, e,
+                        "has NVLink domains of %u GPUs and of %u nodes, expected one of them",
+                        c->domain_gpus, c->domain_nodes);
+    if (!c->pcie_switches)
+        return json_err(at, ERR_INVALID, e,
+                        "has GPUs that NVLink does not join, and no node.pcie that does");
+    if (c->coll.nvls.rate_Bps > 0)
+        return json_err(at, ERR_INVALID, e,
+                        "has collectives.nvls, and no NVSwitch joins all GPUs of a node");
+    return 0;
+}
+
 /* What no field can see alone. */
 static int check(const struct json_at *at, const struct cluster *c, struct err *e)
 {
     const struct device *d = &c->device;
+
+    if (check_split(at, c, e))
+        return -1;
 
     if (d->context_bytes >= d->memory_bytes)
         return json_err(at, ERR_INVALID, e, "has device.context %s, expected less than memory %s",
@@ -393,6 +475,11 @@ int cluster_from_tree(const struct json_at *at, struct arena *a, struct cluster 
                         (unsigned long long)version, CLUSTER_VERSION);
     if (read_section(&r, at, TOP, e))
         return -1;
+    if (!(c->nvlink_Bps > 0)) { /* node.nvlink is left out */
+        c->domain_gpus = 1;
+        for (uint32_t g = 0; g < c->gpus_per_node; g++)
+            c->domain_of_gpu[g] = (uint8_t)g;
+    }
     c->sources = r.sources;
     return check(at, c, e);
 }

@@ -2,9 +2,10 @@
  *
  *     hgx-a100:nics=4x200Gb,oversub=2        four NICs a node, leaves with half as many up-links
  *     nd-a100-v4:node=topo.xml               its node as a topology file describes it
+ *     dgx-a100:nvlink_domain=2               NVLink joins pairs, PCIe the rest; 1: no NVLink
  *
- * Keys are applied in the order of the table below, whatever their order in the text. What a key does not say stays the
- * base's; sources tell them apart. */
+ * Keys are applied in the order of the table below, whatever their order in the text. What a key
+ * does not say stays the base's; sources tell them apart. */
 #include "model/cluster.h"
 
 #include "core/num.h"
@@ -16,9 +17,9 @@
 #include <string.h>
 
 struct line {
-    const char *what;        /* the whole text */
-    const char *base;        /* name of the base */
-    const char *gpus, *nics; /* as given, or NULL */
+    const char *what;                 /* the whole text */
+    const char *base;                 /* name of the base */
+    const char *gpus, *nics, *domain; /* as given, or NULL */
     struct cluster *c;
     struct arena *a;
     struct err *e;
@@ -79,6 +80,12 @@ static int set_gpus(struct line *l, const char *key, const char *value)
         for (uint32_t g = 0; g < n; g++)
             c->nic_of_gpu[g] = (uint8_t)(c->nics_per_node ? g * c->nics_per_node / n : 0);
     }
+    if (c->domain_gpus > 1 && n % c->domain_gpus)
+        return refuse(l, key, value,
+                      arena_printf(l->a, "whole NVLink domains of %u", c->domain_gpus));
+    for (uint32_t g = c->gpus_per_node; c->domain_gpus && g < n; g++)
+        c->domain_of_gpu[g] = (uint8_t)(g / c->domain_gpus);
+    c->domain_gpus = c->domain_gpus == n && n > 1 ? 0 : c->domain_gpus;
     c->gpus_per_node = n;
     for (uint32_t g = 0; g < n; g++) {
         nics = (uint32_t)num_max(nics, c->nic_of_gpu[g] + 1);
@@ -88,6 +95,30 @@ static int set_gpus(struct line *l, const char *key, const char *value)
     for (uint32_t i = 0; i < c->nics_per_node; i++)
         switches = (uint32_t)num_max(switches, c->switch_of_nic[i] + 1);
     c->pcie_switches = c->pcie_switches ? switches : 0;
+    return 0;
+}
+
+/* Neighbours that NVLink joins; 1: no NVLink. */
+static int set_domain(struct line *l, const char *key, const char *value)
+{
+    struct cluster *c = l->c;
+    uint32_t n;
+
+    if (count(l, key, value, 1, c->gpus_per_node, &n))
+        return -1;
+    if (c->gpus_per_node % n)
+        return refuse(l, key, value,
+                      arena_printf(l->a, "a divisor of the node's %u GPUs", c->gpus_per_node));
+    if (n == c->gpus_per_node && c->domain_nodes > 1)
+        return refuse(l, key, value,
+                      "fewer GPUs than a node has, whose domain is of several nodes");
+    if (cluster_set_domains(c, n, NULL, arena_printf(l->a, "given: %s=%s", key, value), l->what,
+                            l->a, l->e))
+        return -1;
+    if (cluster_is_split(c) && n > 1) {
+        c->nvswitch = false;
+        given(l, "node.nvlink.kind", key, value);
+    }
     return 0;
 }
 
@@ -156,6 +187,9 @@ static int set_node(struct line *l, const char *key, const char *value)
     c->summary = base.summary;
     if (l->gpus && c->gpus_per_node != base.gpus_per_node)
         return refuse(l, "gpus", l->gpus, arena_printf(l->a, "%u, as the file has", t.n_gpus));
+    if (l->domain && cluster_nvlink_gpus(c) != cluster_nvlink_gpus(&base))
+        return refuse(l, "nvlink_domain", l->domain,
+                      arena_printf(l->a, "%u, as the file has", cluster_nvlink_gpus(c)));
     if (l->nics && c->nics_per_node * c->nic_Bps != base.nics_per_node * base.nic_Bps)
         return refuse(l, "nics", l->nics,
                       arena_printf(l->a, "what the file says, %ux%.9gGb", c->nics_per_node,
@@ -167,6 +201,11 @@ static int set_nvlink(struct line *l, const char *key, const char *value)
 {
     double was = l->c->nvlink_Bps;
 
+    if (!(was > 0))
+        return err_set(l->e, ERR_INVALID,
+                       "cluster '%.200s': nvlink is given, and the GPUs have no NVLink: expected a "
+                       "base with NVLink",
+                       l->what);
     given(l, "node.nvlink.rate", key, value);
     if (rate(l, key, value, &l->c->nvlink_Bps))
         return -1;
@@ -244,10 +283,11 @@ static const struct {
     const char *name;
     int (*set)(struct line *l, const char *key, const char *value);
 } keys[] = {
-    {"gpus", set_gpus},     {"nics", set_nics}, {"node", set_node},       {"nvlink", set_nvlink},
-    {"memory", set_memory}, {"leaf", set_leaf}, {"oversub", set_oversub}, {"rails", set_rails},
+    {"gpus", set_gpus}, {"nics", set_nics},       {"nvlink_domain", set_domain},
+    {"node", set_node}, {"nvlink", set_nvlink},   {"memory", set_memory},
+    {"leaf", set_leaf}, {"oversub", set_oversub}, {"rails", set_rails},
 };
-enum { GPUS, NICS, N_KEYS = sizeof(keys) / sizeof(keys[0]) };
+enum { GPUS, NICS, DOMAIN, N_KEYS = sizeof(keys) / sizeof(keys[0]) };
 
 /* ---- the text ---- */
 
@@ -273,7 +313,8 @@ static int read_keys(struct line *l, const char *text, const char **values)
         if (i == N_KEYS)
             return err_set(l->e, ERR_UNKNOWN,
                            "cluster '%.200s': there is no key '%.60s'%s; expected BASE:key=value "
-                           "with node, gpus, nics, nvlink, memory, leaf, oversub or rails",
+                           "with node, gpus, nics, nvlink, nvlink_domain, memory, leaf, oversub or "
+                           "rails",
                            l->what, copy, suggest(copy, names, N_KEYS).s);
         if (!value || !*value)
             return err_set(l->e, ERR_INVALID, "cluster '%.200s': %s has no value", l->what, copy);
@@ -296,6 +337,7 @@ int cluster_from_line(const char *what, struct arena *a, struct cluster *c, stru
         return -1;
     l.gpus = values[GPUS];
     l.nics = values[NICS];
+    l.domain = values[DOMAIN];
     for (size_t i = 0; i < N_KEYS; i++)
         if (values[i] && keys[i].set(&l, keys[i].name, values[i]))
             return -1;

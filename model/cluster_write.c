@@ -54,6 +54,20 @@ static void add_switches(cJSON *to, const char *key, const struct cluster *c)
     }
 }
 
+/* Lists of the i with which[i] = 0, 1, ... */
+static void add_lists(cJSON *to, const char *key, const uint8_t *which, uint32_t n, uint32_t lists)
+{
+    cJSON *all = json_add_array(to, key);
+
+    for (uint32_t k = 0; k < lists; k++) {
+        cJSON *list = json_add_array(all, NULL);
+
+        for (uint32_t i = 0; i < n; i++)
+            if (which[i] == k)
+                json_add_u64(list, NULL, i);
+    }
+}
+
 void cluster_add_value(cJSON *to, const char *key, const struct cluster *c, const struct field *f)
 {
     const double *x = const_member(c, f);
@@ -93,6 +107,12 @@ void cluster_add_value(cJSON *to, const char *key, const struct cluster *c, cons
         break;
     case SWITCHES:
         add_switches(to, key, c);
+        break;
+    case DOMAINS:
+        add_lists(to, key, c->domain_of_gpu, c->gpus_per_node, c->gpus_per_node / c->domain_gpus);
+        break;
+    case CPUS:
+        add_lists(to, key, c->cpu_of_switch, c->pcie_switches, c->n_cpus);
         break;
     case KERNEL_RATES:
         o = json_add_object(to, key);

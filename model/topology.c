@@ -22,9 +22,12 @@ static const struct gpu_model {
     {0x1db8, "V100-SXM3-32GB", NULL, 25e9},
     {0x20b0, "A100-SXM4-40GB", "nd-a100-v4", 25e9},
     {0x20b2, "A100-SXM4-80GB", "dgx-a100", 25e9},
+    {0x20b5, "A100-PCIe-80GB", "a100-pcie", 25e9},
     {0x20f3, "A800-SXM4-80GB", "a800-4hdr", 25e9},
     {0x2330, "H100-SXM-80GB", "hgx-h100-ndr", 25e9},
+    {0x2321, "H100-NVL-94GB", "h100-nvl", 25e9},
     {0x2335, "H200-SXM-141GB", "hgx-h200-ndr", 25e9},
+    {0x26b9, "L40S-48GB", "l40s", 0},
     {0x2901, "B200-SXM-180GB", "hgx-b200", 50e9},
     {0x2941, "GB200-186GB", "gb200-nvl72", 50e9},
 };
@@ -279,23 +282,32 @@ static uint32_t bond(const struct topology *t, const struct switches *s)
     return k ? k : 1;
 }
 
-static bool beside_a_gpu(const struct topology *t, const struct switches *s, uint32_t nic)
+void topology_idle_nics(const struct topology *t, bool *idle)
 {
-    return count(s->of_gpu, t->n_gpus, s->of_nic[nic]) > 0;
-}
+    for (uint32_t i = 0; i < t->n_nics; i++)
+        idle[i] = t->n_gpus > 0;
+    for (uint32_t g = 0; g < t->n_gpus; g++) {
+        bool has_one = false;
 
-static bool each_gpu_has_one(const struct topology *t, const struct switches *s)
-{
-    for (uint32_t i = 0; i < t->n_gpus; i++)
-        if (!count(s->of_nic, t->n_nics, s->of_gpu[i]))
-            return false;
-    return t->n_nics > 0;
+        for (uint32_t i = 0; i < t->n_nics; i++)
+            if (t->gpus[g].root >= 0 && t->nics[i].root == t->gpus[g].root) {
+                idle[i] = false;
+                has_one = true;
+            }
+        if (!has_one) {
+            memset(idle, 0, t->n_nics * sizeof(*idle));
+            return;
+        }
+    }
 }
 
 /* Devices of one switch, `per_nic` after each other, are one NIC: ports that serve the same GPU. */
-static int collect(const struct topology *t, const struct switches *s, bool own, struct nics *x,
-                   struct err *e)
+static int collect(const struct topology *t, const struct switches *s, struct arena *a,
+                   struct nics *x, struct err *e)
 {
+    bool *idle = ARENA_NEW(a, bool, t->n_nics);
+
+    topology_idle_nics(t, idle);
     for (uint32_t w = 0; w < s->n; w++) {
         uint32_t in_switch = 0;
 
@@ -304,7 +316,7 @@ static int collect(const struct topology *t, const struct switches *s, bool own,
 
             if (s->of_nic[i] != w)
                 continue;
-            if (own && !beside_a_gpu(t, s, i)) {
+            if (idle[i]) {
                 x->left_out++;
                 continue;
             }
@@ -369,31 +381,120 @@ static const char *form_name(const struct topology *t)
     return names[t->form];
 }
 
-static int set_nvlink(const struct topology *t, const char *source, struct arena *a,
-                      struct cluster *c, struct err *e)
+/* The file has no NVLinks at all, and the base's GPUs have some. */
+static int without_nvlink(const struct topology *t, const struct cluster *base, struct err *e)
 {
-    const struct topology_gpu *least = &t->gpus[0];
+    if (t->form != TOPOLOGY_SMI)
+        return 0;
+    return err_set(e, ERR_UNSUPPORTED,
+                   "'%.300s': line %u: no NV between any GPUs, and those of '%.200s' have NVLink: "
+                   "nvidia-smi topo -mp hides NVLink, use -m; if they have none, say so: "
+                   "BASE:nvlink_domain=1,node=%.300s",
+                   t->file, t->line, base->name, t->file);
+}
+
+/* Domains as in the base, where the file does not say where NVLinks end: of neighbours, when the
+ * file has other GPUs. */
+static int keep_domains(const struct topology *t, const struct cluster *base, struct arena *a,
+                        struct cluster *c, struct err *e)
+{
+    const char *why = arena_printf(a, "assumed: as %s", base->name);
+    bool same = base->gpus_per_node == c->gpus_per_node;
+
+    if (!base->domain_gpus)
+        return 0;
+    if (c->gpus_per_node % base->domain_gpus)
+        return err_set(e, ERR_UNSUPPORTED,
+                       "'%.300s': line %u: %u GPUs, and in '%.200s' NVLink joins %u: where NVLinks "
+                       "end is not said",
+                       t->file, t->gpus[0].line, c->gpus_per_node, base->name, base->domain_gpus);
+    return cluster_set_domains(c, base->domain_gpus, same ? base->domain_of_gpu : NULL, why,
+                               t->file, a, e);
+}
+
+static uint8_t number_cpu(int32_t cpu, int32_t *list, uint32_t *n)
+{
+    uint32_t k = 0;
+
+    while (k < *n && list[k] != cpu)
+        k++;
+    if (k == *n)
+        list[(*n)++] = cpu;
+    return (uint8_t)k;
+}
+
+/* A switch is of the CPU of its GPUs, or of its NICs. */
+static void set_cpus(const struct topology *t, const struct switches *s, const char *source,
+                     struct arena *a, struct cluster *c)
+{
+    uint8_t of_switch[CLUSTER_MAX_SWITCHES] = {0};
+    int32_t list[CLUSTER_MAX_SWITCHES];
+    bool known[CLUSTER_MAX_SWITCHES] = {false};
+    uint32_t n = 0;
+
+    for (uint32_t g = 0; g < t->n_gpus; g++) {
+        of_switch[s->of_gpu[g]] = number_cpu(t->gpus[g].cpu, list, &n);
+        known[s->of_gpu[g]] = true;
+    }
+    for (uint32_t i = 0; i < t->n_nics; i++)
+        if (s->of_nic[i] < c->pcie_switches && !known[s->of_nic[i]]) {
+            of_switch[s->of_nic[i]] = number_cpu(t->nics[i].cpu, list, &n);
+            known[s->of_nic[i]] = true;
+        }
+    if (n > 1)
+        cluster_set_cpus(c, n, of_switch, source, a);
+    else
+        c->n_cpus = 0, c->cpu_Bps = 0;
+}
+
+static int set_nvlink(const struct topology *t, const struct cluster *base, const char *source,
+                      struct arena *a, struct cluster *c, struct err *e)
+{
+    struct topology_domains d;
+    uint32_t least = 0, most = 0, n_links;
     double link = 0;
 
-    for (uint32_t i = 1; i < t->n_gpus; i++)
-        if (t->gpus[i].n_links < least->n_links)
-            least = &t->gpus[i];
-    if (t->form == TOPOLOGY_PCI_ONLY)
-        return 0;
-    if (!least->n_links)
+    for (uint32_t i = 1; i < t->n_gpus; i++) {
+        least = t->gpus[i].n_links < t->gpus[least].n_links ? i : least;
+        most = t->gpus[i].n_links > t->gpus[most].n_links ? i : most;
+    }
+    if (!t->gpus[least].n_links && t->gpus[most].n_links)
         return err_set(e, ERR_UNSUPPORTED,
-                       "'%.300s': line %u: a GPU without NVLink: such nodes are not described",
-                       t->file, least->line);
+                       "'%.300s': line %u: a GPU without NVLink, and GPU %u has some: such nodes "
+                       "are not described",
+                       t->file, t->gpus[least].line, most);
+    if (topology_find_domains(t, a, &d, e))
+        return -1;
+    d.known = d.known && t->n_gpus > 1;
+    n_links = d.known ? d.n_links : t->gpus[least].n_links;
+    if (d.known && d.n == 1) {
+        if (base->nvlink_Bps > 0 && without_nvlink(t, base, e))
+            return -1;
+        return cluster_set_domains(c, 1, NULL, source, t->file, a, e);
+    }
+    if (n_links && t->n_gpus > 1 && !(base->nvlink_Bps > 0))
+        return err_set(
+            e, ERR_UNSUPPORTED,
+            "'%.300s': line %u: GPUs with NVLink, and those of '%.200s' have none: expected "
+            "a base with NVLink, as its rate is not in the file",
+            t->file, t->gpus[0].line, base->name);
+    if (d.known ? cluster_set_domains(c, d.n, d.of_gpu,
+                                      d.note ? arena_printf(a, "%s: %s", source, d.note) : source,
+                                      t->file, a, e)
+                : keep_domains(t, base, a, c, e))
+        return -1;
+    if (!n_links) /* not said */
+        return 0;
     for (size_t m = 0; m < N_MODELS; m++)
         if (!strcmp(models[m].name, c->device.name))
             link = models[m].link_Bps;
-    c->nvswitch = least->to_switch;
+    c->nvswitch = d.known ? d.to_switch : t->gpus[least].to_switch;
     cluster_set_source(c, a, "node.nvlink.kind", source);
     if (link > 0) { /* else the base's rate: a device that only it knows */
-        c->nvlink_Bps = least->n_links * link;
+        c->nvlink_Bps = n_links * link;
         cluster_set_source(
             c, a, "node.nvlink.rate",
-            arena_printf(a, "%s: %u links of %.4g GB/s", source, least->n_links, link / 1e9));
+            arena_printf(a, "%s: %u links of %.4g GB/s", source, n_links, link / 1e9));
     }
     return 0;
 }
@@ -415,7 +516,7 @@ static int set_nics(const struct topology *t, const struct switches *s, const st
                        "'%.300s' has NICs, and '%.200s' has none: its fabric is not described",
                        t->file, base->name);
     x->per_nic = bond(t, s);
-    if (collect(t, s, each_gpu_has_one(t, s), x, e))
+    if (collect(t, s, a, x, e))
         return -1;
     deal(t, s, x);
     for (uint32_t i = 0; i < x->n; i++) {
@@ -464,6 +565,7 @@ int topology_to_cluster(const struct topology *t, const struct cluster *base, st
 {
     const struct gpu_model *m = model_of(t);
     struct switches *s = ARENA_NEW(a, struct switches, 1);
+    const struct cluster *base_of;
     struct cluster own;
     const char *source;
     double up;
@@ -490,11 +592,13 @@ int topology_to_cluster(const struct topology *t, const struct cluster *base, st
                        t->file, t->gpus[0].line, m->name, base->name, base->device.name);
     if (!base && cluster_load(m->base, a, &own, e))
         return -1;
-    *c = base ? *base : own;
+    base_of = base ? base : &own;
+    *c = *base_of;
+    c->domain_gpus = 0;
     source = arena_printf(a, "%s: %s", t->file, form_name(t));
     c->name = t->file;
     c->summary = arena_printf(a, "%u x %s, read from %s; the rest as %s", t->n_gpus, c->device.name,
-                              form_name(t), base ? base->name : own.name);
+                              form_name(t), base_of->name);
     c->source = source;
     if (!base) {
         static const char *const not_in_file[] = {"node.nvlink.", "node.nic.", "fabric.",
@@ -512,7 +616,7 @@ int topology_to_cluster(const struct topology *t, const struct cluster *base, st
            sizeof(c->coll.net_band)); /* no table is of this machine's network */
     cluster_set_source(c, a, "node.gpus", source);
     number_switches(t, a, s);
-    if (set_nvlink(t, source, a, c, e) || set_nics(t, s, base ? base : &own, base, source, a, c, e))
+    if (set_nics(t, s, base_of, base, source, a, c, e))
         return -1;
     beside = beside_nics(t, s, c) && own_link(t) > 0;
     up = beside ? own_link(t) : uplink(t);
@@ -535,5 +639,9 @@ int topology_to_cluster(const struct topology *t, const struct cluster *base, st
                                             : "%s: slowest uplink of a GPU",
                                         source));
     cluster_set_source(c, a, "node.pcie.switches", source);
+    if (set_nvlink(t, base_of, source, a, c, e))
+        return -1;
+    if (cluster_is_split(c))
+        set_cpus(t, s, source, a, c);
     return cluster_recheck(c, t->file, a, e);
 }

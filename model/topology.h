@@ -48,6 +48,7 @@ struct topology_gpu {
     const char *busid; /* "" when not given */
     int32_t root;      /* devices with the same root share a PCIe tree; TOPOLOGY_NONE: alone */
     int32_t numa;
+    int32_t cpu;       /* devices with the same one need not cross CPUs; TOPOLOGY_NONE: not known */
     int32_t dev, rank; /* TOPOLOGY_NONE: not numbered */
     uint32_t sm;       /* compute capability, 90; 0: not given */
     uint32_t host;     /* as a pci's */
@@ -64,7 +65,7 @@ struct topology_nvlink {
 /* A device of class 0x02.... or with <nic>: one NIC, whatever its number of ports. */
 struct topology_nic {
     uint32_t line;
-    int32_t pci, root, numa;
+    int32_t pci, root, numa, cpu;
     const char *name; /* of its first port, or "" */
     uint32_t n_ports, host;
     double Bps;  /* of all ports, one direction; 0: not given */
@@ -88,6 +89,9 @@ struct topology {
     struct topology_nic *nics; /* in order of lines */
     struct topology_port *ports;
     uint32_t n_pcis, n_gpus, n_nvlinks, n_nics, n_ports;
+    /* [n_gpus][n_gpus] NVLinks by which two GPUs reach each other, symmetric: their own, or all of
+     * a GPU's through switches; NULL: not said */
+    const uint16_t *joined;
     uint32_t
         n_hosts; /* that CPUs name (host_hash), at least 1: a dump of an NVLink domain has several */
     uint32_t line; /* of the root element, or of the matrix's first line */
@@ -109,8 +113,28 @@ int topology_from_xml(const char *text, size_t len, const char *file, struct are
                       struct topology *t, struct err *e);
 int topology_from_smi(const char *text, size_t len, const char *file, struct arena *a,
                       struct topology *t, struct err *e);
+/* topology_links.c: fills in `joined` from nvlinks. */
+void topology_join(struct topology *t, struct arena *a);
 /* Version of the XML library that is linked. */
 const char *topology_xml_version(void);
+
+/* GPUs that NVLink joins: domains with a ring through their NVLinks. */
+struct topology_domains {
+    bool known; /* else the file does not say where NVLinks end, and the rest is 0 */
+    bool to_switch;
+    uint32_t n;       /* GPUs of each; 1: there is no NVLink, or none that joins a ring */
+    uint32_t n_links; /* of a GPU in its domain, the fewest; 0 with n 1 */
+    uint8_t of_gpu[CLUSTER_MAX_GPUS_PER_NODE];
+    const char *note; /* what is not used of the NVLinks, or NULL; in arena */
+};
+/* ERR_UNSUPPORTED: domains of different sizes, GPUs that some of their switches' GPUs do not reach.
+ * At most CLUSTER_MAX_GPUS_PER_NODE GPUs, else not known. O(GPUs ^2) and a search for rings of
+ * bounded length. */
+int topology_find_domains(const struct topology *t, struct arena *a, struct topology_domains *out,
+                          struct err *e);
+/* NICs beside no GPU, where every GPU has one beside it: they carry no training traffic. idle
+ * [n_nics]. */
+void topology_idle_nics(const struct topology *t, bool *idle);
 
 /* What the device id of a GPU says that it is, or NULL. */
 const char *topology_gpu_name(const struct topology *t, uint32_t gpu);

@@ -159,7 +159,8 @@ static void check_nvlink(struct list *l, const struct topology_nvlink *k)
     if (!k->count)
         say(l, k->line, true, "GPU %u: an NVLink entry of no links", k->gpu);
     if (*k->target && !strcasecmp(k->target, g->busid))
-        say(l, k->line, true, "GPU %u: its NVLink ends at itself (%s)", k->gpu, k->target);
+        say(l, k->line, true, "GPU %u: its NVLink ends at itself (%s): where it ends is not said",
+            k->gpu, k->target);
     else if (k->tclass >> 8 == 0x0302 || k->tclass >> 8 == 0x0300) {
         bool found = false;
 
@@ -169,6 +170,33 @@ static void check_nvlink(struct list *l, const struct topology_nvlink *k)
             say(l, k->line, true, "GPU %u: its NVLink ends at %.40s, which is no GPU of this file",
                 k->gpu, k->target);
     }
+}
+
+/* GPUs that NVLink joins, where these are not all. */
+static void check_domains(struct list *l, uint32_t most)
+{
+    const struct topology *t = l->t;
+    struct topology_domains d;
+    struct err e;
+    uint32_t first = 0;
+
+    if (t->form == TOPOLOGY_SMI && t->n_gpus > 1 && !most) {
+        say(l, t->line, true,
+            "no NV between any two GPUs: nvidia-smi topo -mp hides NVLink, use -m; or these GPUs "
+            "have none");
+        return;
+    }
+    if (!most || t->n_hosts > 1 || topology_find_domains(t, l->a, &d, &e) || !d.known)
+        return; /* topology_to_cluster() says what is wrong */
+    if (d.note)
+        say(l, t->gpus[0].line, true, "%.300s", d.note);
+    if (d.n >= t->n_gpus)
+        return;
+    while (first + 1 < t->n_gpus && d.of_gpu[first] == d.of_gpu[first + 1])
+        first++;
+    say(l, t->gpus[0].line, false,
+        "NVLink joins %u of %u GPUs: what GPU %u and GPU %u send each other passes PCIe", d.n,
+        t->n_gpus, first, first + 1);
 }
 
 static void check_gpus(struct list *l)
@@ -183,7 +211,7 @@ static void check_gpus(struct list *l)
     for (uint32_t i = 0; i < t->n_gpus; i++) {
         const struct topology_gpu *g = &t->gpus[i];
 
-        if (t->form != TOPOLOGY_PCI_ONLY && !g->n_links)
+        if (t->form != TOPOLOGY_PCI_ONLY && !g->n_links && (most || t->form == TOPOLOGY_DUMP))
             say(l, g->line, true, "GPU %u has no NVLink%s", i, most ? ", and others have" : "");
         else if (g->n_links < most)
             say(l, g->line, true, "GPU %u has %u NVLinks, others %u", i, g->n_links, most);
@@ -198,6 +226,7 @@ static void check_gpus(struct list *l)
     }
     for (uint32_t i = 0; i < t->n_nvlinks; i++)
         check_nvlink(l, &t->nvlinks[i]);
+    check_domains(l, most);
 }
 
 /* ---- NICs ---- */
@@ -209,6 +238,18 @@ static uint32_t nics_on(const struct topology *t, int32_t root)
     for (uint32_t i = 0; i < t->n_nics; i++)
         n += root >= 0 && t->nics[i].root == root;
     return n;
+}
+
+static void check_idle(struct list *l)
+{
+    const struct topology *t = l->t;
+    bool *idle = ARENA_NEW(l->a, bool, t->n_nics);
+
+    topology_idle_nics(t, idle);
+    for (uint32_t i = 0; i < t->n_nics; i++)
+        if (idle[i])
+            say(l, t->nics[i].line, false, "%s serves no GPU: left out",
+                *t->nics[i].name ? t->nics[i].name : arena_printf(l->a, "NIC %u", i));
 }
 
 /* GPUs whose PCIe tree has no NIC, where other GPUs' trees have one. */
@@ -264,6 +305,7 @@ static void check_nics(struct list *l)
                 break;
             }
     check_near(l);
+    check_idle(l);
 }
 
 static int by_line(const void *x, const void *y)

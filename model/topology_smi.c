@@ -18,8 +18,9 @@ struct column {
     uint32_t line;   /* of its row; 0: none yet */
     uint16_t *cells; /* [n_columns]: enum cell below */
 };
-/* PCIE: under the same bridges. NV + n: n NVLinks. */
-enum cell { FAR, SELF, PCIE, NV };
+/* FAR: over another CPU. NEAR: over the CPU of both. PCIE: under the same bridges. NV + n: n
+ * NVLinks. */
+enum cell { FAR, NEAR, SELF, PCIE, NV };
 
 /* The next line of text, without escape codes, cut into words; their number, or -1 at the end. */
 struct lines {
@@ -77,7 +78,7 @@ static int read_cell(const char *word, uint16_t *out)
     i = suggest_index(word, relations);
     if (i < 0)
         return -1;
-    *out = i == 0 ? SELF : i <= 2 ? PCIE : FAR;
+    *out = i == 0 ? SELF : i <= 2 ? PCIE : i <= 4 ? NEAR : FAR;
     return 0;
 }
 
@@ -154,6 +155,42 @@ static void find_roots(const struct column *cols, uint32_t n, int32_t *root)
     }
 }
 
+/* Devices of one CPU get one number, as far as relations say so. Two GPUs show their NVLinks in
+ * place of theirs: they are taken to be of one CPU unless something else of the one is far from
+ * something of the other. */
+static void find_cpus(const struct column *cols, uint32_t n, struct arena *a, int32_t *cpu)
+{
+    bool *far = ARENA_NEW(a, bool, (size_t)n *n), changed = true;
+
+    for (uint32_t i = 0; i < n; i++)
+        cpu[i] = (int32_t)i;
+    while (changed) {
+        changed = false;
+        for (uint32_t i = 0; i < n; i++)
+            for (uint32_t k = 0; k < n; k++)
+                if ((cols[i].cells[k] == PCIE || cols[i].cells[k] == NEAR) && cpu[k] < cpu[i]) {
+                    cpu[i] = cpu[k];
+                    changed = true;
+                }
+    }
+    memset(far, 0, (size_t)n * n * sizeof(*far));
+    for (uint32_t i = 0; i < n; i++)
+        for (uint32_t k = 0; k < n; k++)
+            far[(uint32_t)cpu[i] * n + (uint32_t)cpu[k]] |= cols[i].cells[k] == FAR;
+    for (uint32_t i = 0; i < n; i++)
+        for (uint32_t k = 0; k < n; k++) {
+            uint32_t one = (uint32_t)cpu[i], other = (uint32_t)cpu[k];
+
+            if (cols[i].cells[k] <= NV || one >= other || far[one * n + other])
+                continue;
+            for (uint32_t j = 0; j < n; j++) {
+                cpu[j] = cpu[j] == (int32_t)other ? (int32_t)one : cpu[j];
+                far[one * n + j] |= far[other * n + j];
+                far[j * n + one] |= far[j * n + other];
+            }
+        }
+}
+
 /* Links of a GPU: through switches each peer shows all of them, by direct links each its own. A GPU has at most 18. */
 static void count_links(const struct column *cols, uint32_t n, uint32_t i, struct topology_gpu *g)
 {
@@ -170,11 +207,25 @@ static void count_links(const struct column *cols, uint32_t n, uint32_t i, struc
     g->n_links = g->to_switch ? most : sum;
 }
 
+/* [GPUs][GPUs], in their order in the matrix. */
+static const uint16_t *joined(const struct column *cols, uint32_t n, uint32_t n_gpus,
+                              struct arena *a)
+{
+    uint16_t *x = ARENA_NEW(a, uint16_t, (size_t)n_gpus * n_gpus), *to = x;
+
+    for (uint32_t i = 0; i < n; i++)
+        for (uint32_t k = 0; k < n && cols[i].gpu; k++)
+            if (cols[k].gpu)
+                *to++ = cols[i].cells[k] > NV ? (uint16_t)(cols[i].cells[k] - NV) : 0;
+    return x;
+}
+
 static void build(const struct column *cols, uint32_t n, struct arena *a, struct topology *t)
 {
-    int32_t root[MAX_COLUMNS];
+    int32_t root[MAX_COLUMNS], cpu[MAX_COLUMNS];
 
     find_roots(cols, n, root);
+    find_cpus(cols, n, a, cpu);
     t->gpus = ARENA_NEW(a, struct topology_gpu, n);
     t->nics = ARENA_NEW(a, struct topology_nic, n);
     for (uint32_t i = 0; i < n; i++) {
@@ -187,6 +238,7 @@ static void build(const struct column *cols, uint32_t n, struct arena *a, struct
                                        .busid = "",
                                        .root = root[i],
                                        .numa = TOPOLOGY_NONE,
+                                       .cpu = cpu[i],
                                        .dev = (int32_t)strtol(cols[i].name + 3, NULL, 10),
                                        .rank = TOPOLOGY_NONE};
             count_links(cols, n, i, g);
@@ -195,9 +247,11 @@ static void build(const struct column *cols, uint32_t n, struct arena *a, struct
                                                          .pci = TOPOLOGY_NONE,
                                                          .root = root[i],
                                                          .numa = TOPOLOGY_NONE,
+                                                         .cpu = cpu[i],
                                                          .name = cols[i].name};
         }
     }
+    t->joined = t->n_gpus > CLUSTER_MAX_GPUS_PER_NODE ? NULL : joined(cols, n, t->n_gpus, a);
 }
 
 int topology_from_smi(const char *text, size_t len, const char *file, struct arena *a,

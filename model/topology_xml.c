@@ -540,6 +540,11 @@ int topology_from_xml(const char *text, size_t len, const char *file, struct are
         t->notes = r.notes;
         t->n_hosts += !t->n_hosts;
         order_gpus(&r);
+        for (uint32_t i = 0; i < t->n_gpus; i++)
+            t->gpus[i].cpu = t->gpus[i].numa;
+        for (uint32_t i = 0; i < t->n_nics; i++)
+            t->nics[i].cpu = t->nics[i].numa;
+        topology_join(t, a);
     }
     xmlFreeDoc(doc);
     xmlFreeParserCtxt(ctx);

@@ -59,13 +59,19 @@ void coll_cache_release(struct coll_cache *k)
 /* The graph's links behind a resource; FABRIC_KIND_N: none. NVLink counts per GPU, whatever its links are. */
 static enum fabric_kind graph_kind(enum sim_resource r)
 {
-    static const enum fabric_kind kinds[RESOURCE_N] = {
-        [RESOURCE_SM] = FABRIC_KIND_N,        [RESOURCE_HBM] = FABRIC_KIND_N,
-        [RESOURCE_NVLINK_TX] = FABRIC_KIND_N, [RESOURCE_NVLINK_RX] = FABRIC_KIND_N,
-        [RESOURCE_NIC_TX] = FABRIC_NIC_TX,    [RESOURCE_NIC_RX] = FABRIC_NIC_RX,
-        [RESOURCE_PCIE_TX] = FABRIC_PCIE_UP,  [RESOURCE_PCIE_RX] = FABRIC_PCIE_DOWN,
-        [RESOURCE_ROOT_UP] = FABRIC_ROOT_UP,  [RESOURCE_ROOT_DOWN] = FABRIC_ROOT_DOWN,
-        [RESOURCE_LEAF_UP] = FABRIC_LEAF_UP,  [RESOURCE_LEAF_DOWN] = FABRIC_LEAF_DOWN};
+    static const enum fabric_kind kinds[RESOURCE_N] = {[RESOURCE_SM] = FABRIC_KIND_N,
+                                                       [RESOURCE_HBM] = FABRIC_KIND_N,
+                                                       [RESOURCE_NVLINK_TX] = FABRIC_KIND_N,
+                                                       [RESOURCE_NVLINK_RX] = FABRIC_KIND_N,
+                                                       [RESOURCE_NIC_TX] = FABRIC_NIC_TX,
+                                                       [RESOURCE_NIC_RX] = FABRIC_NIC_RX,
+                                                       [RESOURCE_PCIE_TX] = FABRIC_PCIE_UP,
+                                                       [RESOURCE_PCIE_RX] = FABRIC_PCIE_DOWN,
+                                                       [RESOURCE_ROOT_UP] = FABRIC_ROOT_UP,
+                                                       [RESOURCE_ROOT_DOWN] = FABRIC_ROOT_DOWN,
+                                                       [RESOURCE_CPU] = FABRIC_CPU,
+                                                       [RESOURCE_LEAF_UP] = FABRIC_LEAF_UP,
+                                                       [RESOURCE_LEAF_DOWN] = FABRIC_LEAF_DOWN};
 
     return kinds[r];
 }
@@ -83,6 +89,9 @@ bool coll_is_there(const struct fabric *f, enum sim_resource r)
 {
     enum fabric_kind k = graph_kind(r);
 
+    if (r == RESOURCE_NVLINK_TX || r == RESOURCE_NVLINK_RX)
+        return f->c.domain_gpus != 1;
+
     return k == FABRIC_KIND_N || fabric_n(f, k) > 0;
 }
 
@@ -96,7 +105,7 @@ double coll_capacity(const struct fabric *f, enum sim_resource r)
     if (r == RESOURCE_HBM)
         return f->c.device.hbm_Bps / 1e12;
     if (r == RESOURCE_NVLINK_TX || r == RESOURCE_NVLINK_RX)
-        return f->c.nvlink_Bps * f->c.nvlink_efficiency / 1e12;
+        return f->c.nvlink_Bps > 0 ? f->c.nvlink_Bps * f->c.nvlink_efficiency / 1e12 : 1.0;
     if (!fabric_n(f, k))
         return 1.0; /* nobody uses it */
     Bps = fabric_Bps(f, k, 0);
@@ -304,12 +313,19 @@ static double net_peers(const struct program *p, const struct op *o, const struc
 /* One of `calls` equal calls, as NCCL sees it. */
 static struct nccl_call one_call(const struct coll_cache *k, const struct op *o,
                                  const struct instance *i, enum coll_algo algo,
-                                 const struct group_shape *s, const struct amounts *a, double calls)
+                                 const struct group_shape *s, const struct amounts *a, double calls,
+                                 double pcie_share)
 {
     struct steps steps = count_steps(k->p, o, i, s, algo);
     double shared = groups_at_once(k, &k->p->groups[o->coll.group]);
     uint32_t per = k->c->nodes_per_leaf;
+    double nvlink = busiest_s(k, a, RESOURCE_NVLINK_TX, RESOURCE_NVLINK_RX);
+    double nic = busiest_s(k, a, RESOURCE_NIC_TX, RESOURCE_NIC_RX) / shared;
+    double pcie = busiest_s(k, a, RESOURCE_PCIE_TX, RESOURCE_CPU);
+    double leaf = busiest_s(k, a, RESOURCE_LEAF_UP, RESOURCE_LEAF_DOWN);
 
+    /* what passes PCIe is on its way to a NIC, but where NVLink does not join GPUs: then to them
+     * too */
     return (struct nccl_call){
         .kind = o->coll.kind,
         .direct = algo == ALGO_P2P || algo == ALGO_HIERARCHICAL,
@@ -321,10 +337,9 @@ static struct nccl_call one_call(const struct coll_cache *k, const struct op *o,
         .steps = steps.in_node,
         .net_steps = steps.net,
         .ramp_ranks = s->nodes > 1 ? num_min(s->n, 2 * s->per_node) : s->n,
-        .nvlink_s = busiest_s(k, a, RESOURCE_NVLINK_TX, RESOURCE_NVLINK_RX) / calls,
-        .nic_s = fmax(busiest_s(k, a, RESOURCE_NIC_TX, RESOURCE_NIC_RX) / shared,
-                      busiest_s(k, a, RESOURCE_PCIE_TX, RESOURCE_LEAF_DOWN)) /
-                 calls,
+        .node_s = (pcie_share > 0 ? fmax(nvlink, pcie) : nvlink) / calls,
+        .nic_s = fmax(nic, pcie_share > 0 ? leaf : fmax(pcie, leaf)) / calls,
+        .pcie_share = pcie_share,
         /* up to the spine and down again; the hop under one leaf is in net_step_s */
         .nics = s->nodes > 1 ? ring_nics(k, &k->p->groups[o->coll.group]) : 0,
         .peers = net_peers(k->p, o, i, algo, s),
@@ -397,7 +412,7 @@ static struct coll_activity *make(const struct coll_cache *k, const struct op *o
     struct fluid_use *uses = ARENA_NEW(arena, struct fluid_use, RESOURCE_N);
     struct amounts a[RESOURCE_N];
     uint64_t bytes = op_coll_bytes(k->p, o, i);
-    double busy_s, work = 0, channels, calls = o->coll.repeat ? o->coll.repeat : 1;
+    double busy_s, work = 0, channels, pcie_share, calls = o->coll.repeat ? o->coll.repeat : 1;
     struct nccl_call call;
 
     memset(a, 0, sizeof(a));
@@ -406,19 +421,22 @@ static struct coll_activity *make(const struct coll_cache *k, const struct op *o
     traffic_of_first(k->p, o, i, algo, k->first, arena, &x->traffic);
     if (x->traffic.n_only == k->first) /* then `every` is nobody's */
         memset(&x->traffic.every, 0, sizeof(x->traffic.every));
-    links_of(k, o, i, algo, &s, &x->traffic, arena, a);
+    pcie_share = links_of(k, o, i, algo, &s, &x->traffic, arena, a);
     calls *= coll_broadcasts(k, o, i);
     if (o->coll.piece_bytes && o->coll.piece_bytes < bytes)
         calls *= (double)num_ceil_div(bytes, o->coll.piece_bytes);
-    call = one_call(k, o, i, algo, &s, a, calls);
-    if (s.n < 2 || (call.nvlink_s <= 0 && call.nic_s <= 0))
+    call = one_call(k, o, i, algo, &s, a, calls, pcie_share);
+    if (s.n < 2 || (call.node_s <= 0 && call.nic_s <= 0))
         return x;
     x->possible = nccl_choose(k->c, &call, k->nccl.algos, k->nccl.protocols, &x->nccl);
     if (!x->possible)
         return x;
     channels = share(k, x, &call, a);
     for (int r = RESOURCE_NVLINK_TX; r < RESOURCE_N; r++) {
-        scale(&a[r], r <= RESOURCE_NVLINK_RX ? x->nccl.nvlink_scale : x->nccl.nic_scale);
+        bool in_node = r <= RESOURCE_NVLINK_RX ||
+                       (pcie_share > 0 && r >= RESOURCE_PCIE_TX && r <= RESOURCE_CPU);
+
+        scale(&a[r], in_node ? x->nccl.node_scale : x->nccl.nic_scale);
         busy_s = busiest_s(k, a, (enum sim_resource)r, (enum sim_resource)r);
         if (busy_s > work) {
             work = busy_s;

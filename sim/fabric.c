@@ -10,9 +10,9 @@ enum { NO_GPU = 255, ALL = CLUSTER_MAX_GPUS_PER_NODE * 2 + CLUSTER_MAX_NICS_PER_
 const char *fabric_kind_name(enum fabric_kind k)
 {
     static const char *const names[FABRIC_KIND_N] = {
-        "NVLink up",   "NVLink down",  "NVLink",        "PCIe up",     "PCIe down",
-        "root up",     "root down",    "PCIe to NIC",   "NIC to PCIe", "NIC send",
-        "NIC receive", "leaf up-link", "leaf down-link"};
+        "NVLink up", "NVLink down", "NVLink",       "PCIe up",       "PCIe down",
+        "root up",   "root down",   "CPU to CPU",   "PCIe to NIC",   "NIC to PCIe",
+        "NIC send",  "NIC receive", "leaf up-link", "leaf down-link"};
 
     return names[k];
 }
@@ -41,10 +41,17 @@ static int check_rates(const struct fabric *f, struct err *e)
 {
     const struct cluster *c = &f->c;
 
-    if ((gpus(f) > 1 && (above_0(c, "NVLink's rate", c->nvlink_Bps, e) ||
-                         above_0(c, "NVLink's efficiency", c->nvlink_efficiency, e))) ||
-        (c->pcie_switches && above_0(c, "PCIe's rate", c->pcie_Bps, e)))
+    if ((gpus(f) > 1 && c->domain_gpus != 1 &&
+         (above_0(c, "NVLink's rate", c->nvlink_Bps, e) ||
+          above_0(c, "NVLink's efficiency", c->nvlink_efficiency, e))) ||
+        (c->pcie_switches && above_0(c, "PCIe's rate", c->pcie_Bps, e)) ||
+        (c->n_cpus && above_0(c, "the rate between CPUs", c->cpu_Bps, e)))
         return -1;
+    if (cluster_is_split(c) && !c->pcie_switches)
+        return err_set(e, ERR_INVALID,
+                       "cluster '%.100s': NVLink does not join all GPUs of a node, and no PCIe is "
+                       "described",
+                       c->name);
     if (f->n_nodes < 2)
         return 0;
     if (!nics(f))
@@ -134,6 +141,15 @@ static uint32_t n_distinct(const uint64_t *h, uint32_t n, uint16_t *rank)
     return distinct;
 }
 
+static uint32_t n_of_cpu(const struct cluster *c, uint32_t cpu)
+{
+    uint32_t n = 0;
+
+    for (uint32_t s = 0; s < c->pcie_switches; s++)
+        n += c->cpu_of_switch[s] == cpu;
+    return n;
+}
+
 /* Each gets a new colour from its own and its neighbours', until no more are told apart. */
 static void colour(struct fabric *f)
 {
@@ -144,6 +160,8 @@ static void colour(struct fabric *f)
 
     for (uint32_t i = 0; i < x.n; i++)
         x.now[i] = i < at_nic ? 1 : i < at_switch ? 2 : 3;
+    for (uint32_t s = 0; c->n_cpus && s < c->pcie_switches; s++)
+        x.now[at_switch + s] += 3 * n_of_cpu(c, c->cpu_of_switch[s]);
     while ((distinct = n_distinct(x.now, x.n, rank)) > before) {
         before = distinct;
         for (uint32_t i = 0; i < x.n; i++)
@@ -155,7 +173,14 @@ static void colour(struct fabric *f)
                 meet(&x, i, at_switch + c->switch_of_gpu[i], 2);
             for (uint32_t j = 0; f->nvlinks && j < i; j++)
                 meet(&x, i, j, 4 + f->nvlinks[i * g + j]);
+            for (uint32_t j = 0; !f->nvlinks && cluster_is_split(c) && j < i; j++)
+                if (fabric_joined(f, i, j))
+                    meet(&x, i, j, 4);
         }
+        for (uint32_t s = 0; c->n_cpus && s < c->pcie_switches; s++)
+            for (uint32_t r = 0; r < s; r++)
+                if (c->cpu_of_switch[s] == c->cpu_of_switch[r])
+                    meet(&x, at_switch + s, at_switch + r, 5);
         for (uint32_t i = 0; c->pcie_switches && i < n; i++)
             meet(&x, at_nic + i, at_switch + c->switch_of_nic[i], 3);
         memcpy(x.now, x.next, sizeof(x.now));
@@ -167,13 +192,14 @@ static void colour(struct fabric *f)
 
 /* ---- making it ---- */
 
-/* As many links to each other GPU. */
-static const uint8_t *all_pairs(uint32_t g, struct arena *a)
+/* As many links to each other GPU of its domain. */
+static const uint8_t *all_pairs(const struct fabric *f, struct arena *a)
 {
+    uint32_t g = gpus(f);
     uint8_t *counts = ARENA_NEW(a, uint8_t, (size_t)g * g);
 
     for (uint32_t i = 0; i < g * g; i++)
-        counts[i] = i / g != i % g;
+        counts[i] = i / g != i % g && fabric_joined(f, i / g, i % g);
     return counts;
 }
 
@@ -191,6 +217,11 @@ static uint32_t most_links(const uint8_t *counts, uint32_t g)
     return most;
 }
 
+bool fabric_joined(const struct fabric *f, uint32_t gpu, uint32_t other)
+{
+    return !cluster_is_split(&f->c) || f->c.domain_of_gpu[gpu] == f->c.domain_of_gpu[other];
+}
+
 int fabric_init(struct fabric *f, const struct cluster *c, uint32_t world, const uint8_t *nvlinks,
                 struct arena *a, struct err *e)
 {
@@ -204,8 +235,8 @@ int fabric_init(struct fabric *f, const struct cluster *c, uint32_t world, const
                        CLUSTER_MAX_RANKS);
     f->n_nodes = (uint32_t)num_ceil_div(world, gpus(f));
     f->nvlinks = nvlinks;
-    if (!nvlinks && !c->nvswitch && gpus(f) > 1)
-        f->nvlinks = all_pairs(gpus(f), a);
+    if (!nvlinks && !c->nvswitch && gpus(f) > 1 && c->domain_gpus != 1)
+        f->nvlinks = all_pairs(f, a);
     f->n_rails = f->c.rail_optimised && nics(f) ? c->nics_per_node : 1;
     if (f->c.nodes_per_leaf)
         f->n_pods = (uint32_t)num_ceil_div(f->n_nodes, f->c.nodes_per_leaf);
@@ -235,6 +266,12 @@ int fabric_nvlinks(const struct topology *t, struct arena *a, const uint8_t **co
 
     memset(x, 0, (size_t)n * n);
     *counts = NULL;
+    if (t->form == TOPOLOGY_SMI && t->joined && n && !t->gpus[0].to_switch) {
+        for (uint32_t i = 0; i < n * n; i++)
+            direct += x[i] = (uint8_t)num_min(255, t->joined[i]);
+        *counts = direct ? x : NULL;
+        return 0;
+    }
     for (uint32_t i = 0; i < t->n_nvlinks; i++) {
         const struct topology_nvlink *l = &t->nvlinks[i];
         uint32_t to = gpu_at(t, l->target);
@@ -269,7 +306,7 @@ uint64_t fabric_n(const struct fabric *f, enum fabric_kind k)
     switch (k) {
     case FABRIC_NVLINK_UP:
     case FABRIC_NVLINK_DOWN:
-        return f->nvlinks || gpus(f) < 2 ? 0 : f->world;
+        return f->nvlinks || gpus(f) < 2 || f->c.domain_gpus == 1 ? 0 : f->world;
     case FABRIC_NVLINK_PAIR:
         return f->nvlinks ? (uint64_t)f->n_nodes * gpus(f) * gpus(f) : 0;
     case FABRIC_PCIE_UP:
@@ -278,6 +315,8 @@ uint64_t fabric_n(const struct fabric *f, enum fabric_kind k)
     case FABRIC_ROOT_UP:
     case FABRIC_ROOT_DOWN:
         return (uint64_t)f->n_nodes * f->c.pcie_switches;
+    case FABRIC_CPU:
+        return (uint64_t)f->n_nodes * f->c.n_cpus;
     case FABRIC_PCIE_OUT:
     case FABRIC_PCIE_IN:
         return pcie ? (uint64_t)f->n_nodes * nics(f) : 0;
@@ -319,7 +358,9 @@ double fabric_Bps(const struct fabric *f, enum fabric_kind k, uint32_t instance)
     case FABRIC_ROOT_DOWN:
     case FABRIC_PCIE_OUT:
     case FABRIC_PCIE_IN:
-        return c->pcie_Bps;
+        return c->pcie_Bps * (c->pcie_efficiency > 0 ? c->pcie_efficiency : 1);
+    case FABRIC_CPU:
+        return c->cpu_Bps;
     case FABRIC_NIC_TX:
     case FABRIC_NIC_RX:
         return nic;
@@ -345,6 +386,11 @@ uint64_t fabric_class(const struct fabric *f, struct fabric_link l)
     case FABRIC_ROOT_UP:
     case FABRIC_ROOT_DOWN:
         a = f->switch_colour[i % f->c.pcie_switches];
+        break;
+    case FABRIC_CPU: /* of its switches, all alike or told apart by them */
+        for (uint32_t s = 0; s < f->c.pcie_switches; s++)
+            if (f->c.cpu_of_switch[s] == i % f->c.n_cpus)
+                a = a > f->switch_colour[s] ? a : f->switch_colour[s];
         break;
     case FABRIC_PCIE_OUT:
     case FABRIC_PCIE_IN:
@@ -392,13 +438,29 @@ static void add_pair(const struct fabric *f, uint32_t node, uint32_t i, uint32_t
     add(r, FABRIC_NVLINK_PAIR, ((uint64_t)node * gpus(f) + i) * gpus(f) + j);
 }
 
-/* Up to the root and down again, when the switches differ. */
+bool fabric_crosses(const struct fabric *f, uint32_t node, uint32_t from, uint32_t to,
+                    uint32_t *instance)
+{
+    const struct cluster *c = &f->c;
+
+    if (!c->n_cpus || c->cpu_of_switch[from] == c->cpu_of_switch[to])
+        return false;
+    *instance = node * c->n_cpus + c->cpu_of_switch[from];
+    return true;
+}
+
+/* Up to the root and down again, when the switches differ, over the link between CPUs when these
+ * do. */
 static void add_root(const struct fabric *f, uint32_t node, uint32_t from, uint32_t to,
                      struct fabric_route *r)
 {
+    uint32_t cpu;
+
     if (from == to)
         return;
     add(r, FABRIC_ROOT_UP, (uint64_t)node * f->c.pcie_switches + from);
+    if (fabric_crosses(f, node, from, to, &cpu))
+        add(r, FABRIC_CPU, cpu);
     add(r, FABRIC_ROOT_DOWN, (uint64_t)node * f->c.pcie_switches + to);
 }
 
@@ -408,16 +470,16 @@ static void inside(const struct fabric *f, uint32_t from, uint32_t to, struct fa
 
     if (from == to)
         return;
-    if (!f->nvlinks) {
+    if (!f->nvlinks && fabric_joined(f, i, j)) {
         add(r, FABRIC_NVLINK_UP, from);
         add(r, FABRIC_NVLINK_DOWN, to);
         return;
     }
-    if (f->nvlinks[i * g + j]) {
+    if (f->nvlinks && f->nvlinks[i * g + j]) {
         add_pair(f, node, i, j, r);
         return;
     }
-    k = between(f, i, j);
+    k = f->nvlinks ? between(f, i, j) : g;
     if (k < g) {
         add_pair(f, node, i, k, r);
         add_pair(f, node, k, j, r);
@@ -428,10 +490,12 @@ static void inside(const struct fabric *f, uint32_t from, uint32_t to, struct fa
     add(r, FABRIC_PCIE_DOWN, to);
 }
 
-/* Does a rank of the node that starts with rank `first` use this NIC? */
-static bool is_used(const struct fabric *f, uint32_t first, uint32_t nic)
+/* Does a rank use this NIC that is of the node that starts with rank `first`, and that NVLink joins
+ * with `from`? */
+static bool is_used(const struct fabric *f, uint32_t from, uint32_t first, uint32_t nic)
 {
-    return f->via[nic] != NO_GPU && first + f->via[nic] < f->world;
+    return f->via[nic] != NO_GPU && first + f->via[nic] < f->world &&
+           fabric_joined(f, from - first, f->via[nic]);
 }
 
 uint32_t fabric_sending_nic(const struct fabric *f, uint32_t from, uint32_t receiving,
@@ -443,8 +507,8 @@ uint32_t fabric_sending_nic(const struct fabric *f, uint32_t from, uint32_t rece
     *proxy = from;
     if (f->n_rails == 1 || own % f->n_rails == rail)
         return own;
-    if (!is_used(f, first, receiving))
-        for (receiving = rail; receiving < nics(f) && !is_used(f, first, receiving);)
+    if (!is_used(f, from, first, receiving))
+        for (receiving = rail; receiving < nics(f) && !is_used(f, from, first, receiving);)
             receiving += f->n_rails;
     if (receiving >= nics(f))
         return own;

@@ -2,6 +2,7 @@
  *
  *     GPU -> NVSwitch -> GPU                                       inside an NVLink domain
  *     GPU -> GPU [-> GPU]                                          direct NVLinks, with one GPU between when two have none
+ *     GPU -> PCIe switch [-> root [-> root of another CPU] -> PCIe switch] -> GPU    without NVLink
  *     GPU -> PCIe switch [-> root -> PCIe switch] -> NIC -> leaf [-> spine -> leaf] -> NIC -> ... -> GPU      between domains
  *
  * The graph is arithmetic: a link is a kind and an instance, and a route is computed from a description of one node and a
@@ -9,14 +10,15 @@
  * GPUs and 72 NICs of an NVL72.
  *
  * Rails: with rail_optimised, NIC i of every node of a pod hangs on leaf i; a sender then takes the NIC of the receiver's rail,
- * over NVLink to the GPU that uses it (NCCL's PXN), and the message stays under one leaf. In a domain of several nodes rails
+ * over NVLink to the GPU that uses it (NCCL's PXN; where NVLink joins them), and the message stays under one leaf. In a domain of several nodes rails
  * are counted in a node: NICs 0, 4, 8, ... of an NVL72 are on rail 0. Without rails a leaf has all NICs of its nodes, and a sender takes
  * its own (docs/MODEL.md says what is known of NCCL there).
  * Up-links of a leaf are one link of their sum, down-link sum / oversubscription; the spine is not a bottleneck.
  *
- * Rates are those that large transfers reach (raw * efficiency); PCIe's are raw, a description has no efficiency for them, and a
- * GPU's and a NIC's own PCIe links are taken to be as fast as their switch's to the root. Not in the graph: the CPUs'
- * interconnect, and PCIe where a description leaves it out.
+ * Rates are those that large transfers reach (raw * efficiency; PCIe's are raw where a description has
+ * no efficiency for them), and a GPU's and a NIC's own PCIe links are taken to be as fast as their
+ * switch's to the root. Not in the graph: PCIe, and the link between CPUs, where a description leaves
+ * them out.
  */
 #ifndef BALLAST_SIM_FABRIC_H
 #define BALLAST_SIM_FABRIC_H
@@ -32,6 +34,7 @@ enum fabric_kind {
     FABRIC_PCIE_DOWN,   /* PCIe switch to GPU; rank */
     FABRIC_ROOT_UP,     /* PCIe switch to root; node * switches + switch */
     FABRIC_ROOT_DOWN,   /* root to PCIe switch; the same */
+    FABRIC_CPU,         /* out of a CPU to another; node * CPUs + CPU that is left */
     FABRIC_PCIE_OUT,    /* PCIe switch to NIC; node * NICs + NIC */
     FABRIC_PCIE_IN,     /* NIC to PCIe switch; the same */
     FABRIC_NIC_TX,      /* NIC to leaf; the same */
@@ -75,7 +78,7 @@ struct fabric_link {
     enum fabric_kind kind;
     uint32_t instance;
 };
-enum { FABRIC_MAX_LINKS = 16 };
+enum { FABRIC_MAX_LINKS = 20 };
 struct fabric_route {
     uint32_t n;
     struct fabric_link links[FABRIC_MAX_LINKS]; /* [n] in order */
@@ -88,6 +91,12 @@ void fabric_route(const struct fabric *f, uint32_t from, uint32_t to, struct fab
  * rail that a rank uses; when no rank uses one, and without rails, the sender's own. O(NICs of a rail in a node). */
 uint32_t fabric_sending_nic(const struct fabric *f, uint32_t from, uint32_t receiving,
                             uint32_t *proxy);
+/* Does NVLink join two GPUs of one node? */
+bool fabric_joined(const struct fabric *f, uint32_t gpu, uint32_t other);
+/* Instance of the link by which bytes between two PCIe switches of a node leave a CPU; false: they
+ * cross none. */
+bool fabric_crosses(const struct fabric *f, uint32_t node, uint32_t from, uint32_t to,
+                    uint32_t *instance);
 /* The leaf that a NIC hangs on; there must be several levels (n_pods > 0). */
 uint32_t fabric_leaf(const struct fabric *f, uint32_t node, uint32_t nic);
 /* The slowest link of a route, bytes/s; INFINITY for an empty one. */

@@ -180,24 +180,54 @@ static void hbm_amounts(const struct traffic *t, const struct group *g, uint32_t
         out->every = out->most = sum / first;
 }
 
-void links_of(const struct coll_cache *k, const struct op *o, const struct instance *i,
-              enum coll_algo algo, const struct group_shape *s, const struct traffic *t,
-              struct arena *arena, struct amounts *out)
+/* NVLink, PCIe and the link between CPUs, where bytes inside a node have routes. */
+static double routed_amounts(const struct coll_cache *k, const struct op *o,
+                             const struct traffic *t, struct arena *arena, struct amounts *out)
 {
+    const struct cluster *c = &k->fabric.c;
+    struct links_tally tally;
+    double pcie;
+
+    links_tally_init(&tally, &k->fabric);
+    pcie = links_rings(k, o, t, k->first, &tally);
+    for (uint32_t r = 0; r < k->first && c->nics_per_node; r++) {
+        uint32_t gpu = r % c->gpus_per_node, node = r / c->gpus_per_node;
+        struct traffic_bytes b = traffic_get(t, r);
+        uint8_t own = c->switch_of_gpu[gpu], of_nic = c->switch_of_nic[c->nic_of_gpu[gpu]];
+
+        links_put(&tally, RESOURCE_PCIE_TX, r, b.sent_inter);
+        links_put_root(&tally, node, own, of_nic, b.sent_inter);
+        links_put(&tally, RESOURCE_PCIE_RX, r, b.recv_inter);
+        links_put_root(&tally, node, of_nic, own, b.recv_inter);
+    }
+    links_tally_finish(&tally, arena, out);
+    return pcie;
+}
+
+double links_of(const struct coll_cache *k, const struct op *o, const struct instance *i,
+                enum coll_algo algo, const struct group_shape *s, const struct traffic *t,
+                struct arena *arena, struct amounts *out)
+{
+    bool routes = links_have_routes(&k->fabric);
+    double pcie = 0;
+
     hbm_amounts(t, &k->p->groups[o->coll.group], k->first, arena, &out[RESOURCE_HBM]);
-    if (s->nodes > 1 && direct_is(k->p, o, i, algo)) {
+    if ((s->nodes > 1 || routes) && direct_is(k->p, o, i, algo)) {
         struct traffic all = *t;
 
         if (k->first < k->p->world)
             traffic_of(k->p, o, i, algo, arena, &all);
-        links_direct(k, o, i, algo, &all, arena, out);
-        return;
+        return links_direct(k, o, i, algo, &all, arena, out);
     }
-    nvlink_amounts(t, true, arena, &out[RESOURCE_NVLINK_TX]);
-    nvlink_amounts(t, false, arena, &out[RESOURCE_NVLINK_RX]);
+    if (routes) {
+        pcie = routed_amounts(k, o, t, arena, out);
+    } else {
+        nvlink_amounts(t, true, arena, &out[RESOURCE_NVLINK_TX]);
+        nvlink_amounts(t, false, arena, &out[RESOURCE_NVLINK_RX]);
+        all_pcie_amounts(k, t, arena, out);
+    }
     nic_amounts(k, t, true, arena, &out[RESOURCE_NIC_TX]);
     nic_amounts(k, t, false, arena, &out[RESOURCE_NIC_RX]);
-    all_pcie_amounts(k, t, arena, out);
     if (algo == ALGO_TREE && !traffic_to_ranges(k->p, o, i)) {
         tree_leaves(k, s, (double)op_coll_bytes(k->p, o, i), o->coll.kind == COLL_SEGMENT_REDUCE,
                     &out[RESOURCE_LEAF_UP], &out[RESOURCE_LEAF_DOWN]);
@@ -205,4 +235,5 @@ void links_of(const struct coll_cache *k, const struct op *o, const struct insta
         ring_leaves(k, s, o->coll.rooted, &out[RESOURCE_NIC_TX], &out[RESOURCE_LEAF_UP]);
         ring_leaves(k, s, o->coll.rooted, &out[RESOURCE_NIC_RX], &out[RESOURCE_LEAF_DOWN]);
     }
+    return pcie;
 }

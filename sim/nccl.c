@@ -49,12 +49,41 @@ static double ramp_of(const struct coll_constants *k, const struct nccl_call *ca
     return ramp(a_s, t0_s, ranks, y);
 }
 
+/* What Simple reaches of a GPU's links inside a node: PCIe's where a call has to pass it. */
+static double node_Bps(const struct cluster *c, const struct nccl_call *call)
+{
+    if (call->pcie_share > 0)
+        return c->pcie_Bps * or_1(c->pcie_efficiency);
+    return c->nvlink_Bps * c->nvlink_efficiency;
+}
+
+/* Of PCIe's rate at most half is payload of LL, and no more than it has on NVLink. */
+static double rate_share(const struct cluster *c, const struct nccl_call *call,
+                         enum coll_protocol p)
+{
+    double share = c->coll.rate_share[p];
+
+    if (!(call->pcie_share > 0) || p != PROTOCOL_LL)
+        return share;
+    if (c->nvlink_Bps > 0)
+        share *= c->nvlink_Bps * c->nvlink_efficiency / node_Bps(c, call);
+    return fmin(0.5, share);
+}
+
+/* A step inside a node. */
+static double step_s(const struct coll_constants *k, const struct nccl_call *call,
+                     enum coll_protocol p)
+{
+    if (!(call->pcie_share > 0))
+        return k->step_s[p];
+    return (1 - call->pcie_share) * k->step_s[p] + call->pcie_share * k->pcie_step_s[p];
+}
+
 /* Seconds of the last operation, which hands nothing on. In place, an all-gather copies nothing into its own output. */
 static double tail(const struct cluster *c, const struct nccl_call *call, enum coll_protocol p)
 {
     const struct coll_constants *k = &c->coll;
-    double part_s =
-        call->bytes / call->n / (c->nvlink_Bps * c->nvlink_efficiency * k->rate_share[p]);
+    double part_s = call->bytes / call->n / (node_Bps(c, call) * rate_share(c, call, p));
     double s;
 
     switch (call->kind) {
@@ -91,15 +120,15 @@ static void ring(const struct cluster *c, const struct nccl_call *call, enum col
                  struct nccl_time *out)
 {
     const struct coll_constants *k = &c->coll;
-    double share = k->rate_share[p];
-    double busy = fmax(call->nvlink_s / share + tail(c, call, p), call->nic_s / share);
-    double latency = k->base_s[p] + call->steps * k->step_s[p] +
+    double share = rate_share(c, call, p);
+    double busy = fmax(call->node_s / share + tail(c, call, p), call->nic_s / share);
+    double latency = k->base_s[p] + call->steps * step_s(k, call, p) +
                      call->net_steps * (k->net_step_s[p] + call->spine_s);
 
     set(out, latency,
         p == PROTOCOL_SIMPLE ? ramp_of(k, call, k->ramp_s, k->ramp_at_s, call->ramp_ranks, busy)
                              : 0,
-        busy, fmax(call->nvlink_s, call->nic_s) / share);
+        busy, fmax(call->node_s, call->nic_s) / share);
 }
 
 /* Bytes of a tree over those of a ring, through a node's NICs. */
@@ -112,21 +141,21 @@ static void tree(const struct cluster *c, const struct nccl_call *call, enum col
                  struct nccl_time *out)
 {
     const struct coll_constants *k = &c->coll;
-    double share = k->rate_share[p], busy, latency, ramp_s = 0;
+    double share = rate_share(c, call, p), busy, latency, ramp_s = 0;
 
     out->nic_scale = tree_nic_scale(call);
     if (p == PROTOCOL_SIMPLE)
-        out->nvlink_scale = call->n / (call->n - 1) / or_1(k->tree_rate);
-    busy = fmax(call->nvlink_s * out->nvlink_scale / share +
-                    (p == PROTOCOL_SIMPLE ? 0 : tail(c, call, p)),
-                call->nic_s * out->nic_scale / share);
-    latency = k->base_s[p] + 2 * (call->per_node - 1) * k->step_s[p] +
+        out->node_scale = call->n / (call->n - 1) / or_1(k->tree_rate);
+    busy =
+        fmax(call->node_s * out->node_scale / share + (p == PROTOCOL_SIMPLE ? 0 : tail(c, call, p)),
+             call->nic_s * out->nic_scale / share);
+    latency = k->base_s[p] + 2 * (call->per_node - 1) * step_s(k, call, p) +
               2 * ceil(log2(call->nodes)) * (k->net_step_s[p] + call->spine_s);
     if (p == PROTOCOL_SIMPLE)
         ramp_s = ramp_of(k, call, k->ramp_s, k->ramp_at_s,
                          fmin(call->n, TREE_NODES * call->per_node), busy);
     set(out, latency, ramp_s, busy,
-        fmax(call->nvlink_s * out->nvlink_scale, call->nic_s * out->nic_scale) / share);
+        fmax(call->node_s * out->node_scale, call->nic_s * out->nic_scale) / share);
 }
 
 /* In one node; between nodes NVLSTree. */
@@ -136,13 +165,13 @@ static void nvls(const struct cluster *c, const struct nccl_call *call, struct n
     double g = call->per_node, ranks = call->n, latency = v->base_s, y;
     double in_node = (g - 1) / g / ((call->n - 1) / call->n); /* bytes, over the ring's */
 
-    out->nvlink_scale = in_node * c->nvlink_Bps * c->nvlink_efficiency / v->rate_Bps;
+    out->node_scale = in_node * c->nvlink_Bps * c->nvlink_efficiency / v->rate_Bps;
     if (call->nodes > 1) {
         out->nic_scale = tree_nic_scale(call) / or_1(v->nic_share);
         latency += 2 * ceil(log2(call->nodes)) * (v->net_step_s + call->spine_s);
         ranks = fmin(call->n, TREE_NODES * g);
     }
-    y = fmax(call->nvlink_s * out->nvlink_scale, call->nic_s * out->nic_scale);
+    y = fmax(call->node_s * out->node_scale, call->nic_s * out->nic_scale);
     set(out, latency, ramp_of(&c->coll, call, v->ramp_s, v->ramp_at_s, ranks, y), y, y);
 }
 
@@ -151,14 +180,13 @@ static void collnet(const struct cluster *c, const struct nccl_call *call, struc
     const struct coll_constants *k = &c->coll;
     double g = call->per_node, y, latency;
     bool multicast = k->nvls.rate_Bps > 0 && g >= k->nvls.min_gpus;
-    double rate = multicast ? k->nvls.rate_Bps : c->nvlink_Bps * c->nvlink_efficiency;
+    double rate = multicast ? k->nvls.rate_Bps : node_Bps(c, call);
 
-    out->nvlink_scale =
-        (g - 1) / g / ((call->n - 1) / call->n) * c->nvlink_Bps * c->nvlink_efficiency / rate;
+    out->node_scale = (g - 1) / g / ((call->n - 1) / call->n) * node_Bps(c, call) / rate;
     out->nic_scale = 0.5 / ((call->n - 1) / call->n);
-    y = fmax(call->nvlink_s * out->nvlink_scale, call->nic_s * out->nic_scale);
+    y = fmax(call->node_s * out->node_scale, call->nic_s * out->nic_scale);
     latency = k->base_s[PROTOCOL_SIMPLE] +
-              (multicast ? 0 : 2 * (g - 1) * k->step_s[PROTOCOL_SIMPLE]) +
+              (multicast ? 0 : 2 * (g - 1) * step_s(k, call, PROTOCOL_SIMPLE)) +
               2 * (k->net_step_s[PROTOCOL_SIMPLE] + call->spine_s);
     set(out, latency, ramp_of(k, call, k->ramp_s, k->ramp_at_s, g, y), y, y);
 }
@@ -169,9 +197,9 @@ static void p2p(const struct cluster *c, const struct nccl_call *call, struct nc
     double base = k->p2p.both_ways > 0 ? k->p2p.base_s : k->base_s[PROTOCOL_LL], y, latency;
 
     if (!call->one_way)
-        out->nvlink_scale = 1 / or_1(k->p2p.both_ways);
-    y = fmax(call->nvlink_s * out->nvlink_scale, call->nic_s);
-    latency = base + fmax(call->steps - 1, 0) * k->step_s[PROTOCOL_SIMPLE] +
+        out->node_scale = 1 / or_1(k->p2p.both_ways);
+    y = fmax(call->node_s * out->node_scale, call->nic_s);
+    latency = base + fmax(call->steps - 1, 0) * step_s(k, call, PROTOCOL_SIMPLE) +
               call->net_steps * (k->net_step_s[PROTOCOL_LL128] + call->spine_s);
     set(out, latency, call->one_way ? 0 : ramp(k->p2p.ramp_s, k->p2p.ramp_at_s, 8, y), y, y);
 }
@@ -191,7 +219,7 @@ static double channels_for(const struct coll_constants *k, enum coll_channels wh
 static double ring_channels(const struct coll_constants *k, const struct nccl_call *call)
 {
     if (call->nodes < 2)
-        return channels_for(k, CHANNELS_RING);
+        return channels_for(k, call->pcie_share > 0 ? CHANNELS_NIC : CHANNELS_RING);
     return fmin(fmax(call->nics, 1) * channels_for(k, CHANNELS_NIC), MAX_CHANNELS);
 }
 
@@ -200,7 +228,7 @@ static double p2p_channels(const struct coll_constants *k, const struct nccl_cal
     double most = channels_for(k, CHANNELS_P2P);
 
     if (call->nodes < 2)
-        return most;
+        return call->pcie_share > 0 ? ring_channels(k, call) : most;
     most = fmin(most, exp2(ceil(log2(ring_channels(k, call)))));
     return fmin(most, fmax(call->peers, 1) * channels_for(k, CHANNELS_NIC));
 }
@@ -235,10 +263,10 @@ bool nccl_time(const struct cluster *c, const struct nccl_call *call, enum nccl_
                   call->kind == COLL_RECV;
     bool all_reduce = call->kind == COLL_ALL_REDUCE;
 
-    *out =
-        (struct nccl_time){.algo = algo, .protocol = protocol, .nvlink_scale = 1, .nic_scale = 1};
+    *out = (struct nccl_time){.algo = algo, .protocol = protocol, .node_scale = 1, .nic_scale = 1};
     if (direct != (algo == NCCL_P2P) ||
-        (algo != NCCL_RING && algo != NCCL_TREE && protocol != PROTOCOL_SIMPLE))
+        (algo != NCCL_RING && algo != NCCL_TREE && protocol != PROTOCOL_SIMPLE) ||
+        (call->pcie_share > 0 && protocol == PROTOCOL_LL128))
         return false;
     switch (algo) {
     case NCCL_RING:
@@ -279,9 +307,8 @@ static bool believes_in_simple(const struct coll_constants *k, const struct nccl
 {
     double steps = call->steps + call->net_steps;
 
-    return believed_simple.base_s + steps * believed_simple.step_s + call->nvlink_s <
-           believed_ll128.base_s + steps * believed_ll128.step_s +
-               call->nvlink_s / k->believed_ll128;
+    return believed_simple.base_s + steps * believed_simple.step_s + call->node_s <
+           believed_ll128.base_s + steps * believed_ll128.step_s + call->node_s / k->believed_ll128;
 }
 
 /* What algorithms of an all-reduce over nodes are compared by: over two nodes, or when tables know nothing of the algorithm, their
@@ -318,8 +345,8 @@ bool nccl_choose(const struct cluster *c, const struct nccl_call *call, uint32_t
     double best = INFINITY;
 
     /* of several allowed protocols the table decides, and of one there is nothing to decide */
-    if (k->believed_ll128 > 0 && call->nodes < 2 && ring_protocols & simple &&
-        ring_protocols != simple)
+    if (k->believed_ll128 > 0 && call->nodes < 2 && !(call->pcie_share > 0) &&
+        ring_protocols & simple && ring_protocols != simple)
         ring_protocols = believes_in_simple(k, call) ? simple : ring_protocols & ~simple;
     for (int a = 0; a < NCCL_ALGO_N; a++)
         for (int p = 0; p < PROTOCOL_N; p++) {

@@ -15,6 +15,12 @@
  *   P2P    grouped sends and receives: p2p.base, a step for each further 16 peers, y / both_ways and a ramp of its own where a GPU
  *          sends and receives at once.
  *
+ *   PCIe   Where NVLink does not join the GPUs of a call in a node (pcie_share), y is what the busiest
+ *          of NVLink, PCIe and the link between CPUs takes; steps over PCIe have their own time
+ *          (pcie_step); the tail goes at PCIe's rate; LL has half of it at most (a flag word beside
+ *          each data word), and there is no LL128: NCCL allows it on NVLink paths only. As many
+ *          channels as for one NIC: NCCL finds one ring and doubles it.
+ *
  * Choice: NCCL takes what its tuning table believes fastest, which is not always what is. In one node Simple follows LL128 where
  * the table says so: 8.4 us + 1.7 us steps + y < 6.6 us + 0.6 us steps + y/believed_ll128. Over three nodes and more algorithms
  * are compared by what NCCL's tuning takes them to reach of the NICs (Ring n/2(n-1), Tree 0.46, NVLSTree 0.7 N/2(N-1) of their
@@ -66,8 +72,10 @@ struct nccl_call {
     double bytes;            /* of the whole buffer: of all-gather and reduce-scatter n parts */
     double steps, net_steps; /* of the ring (direct: rounds of peers) in a node and between nodes */
     double ramp_ranks;       /* whose steps the ramp counts; n for a ring */
-    double nvlink_s,
-        nic_s; /* of the ring's (direct: its own) bytes on the busiest link of either kind at its rate */
+    double node_s, nic_s; /* of the ring's (direct: its own) bytes on the busiest link inside a node
+                           * (NVLink, and PCIe with pcie_share) and beyond, at its rate */
+    double
+        pcie_share; /* of the steps inside a node, those over PCIe, as no NVLink joins the GPUs */
     double spine_s; /* what a step between nodes takes more, over the spine */
     double nics;    /* that a ring of it leaves a node by; 0: on one node */
     double peers;   /* direct: ranks on other nodes that one sends to, or receives from */
@@ -80,8 +88,9 @@ struct nccl_time {
     double latency_s, transfer_s;
     double ramp_s;   /* part of the latency */
     double channels; /* thread blocks of the call on a GPU, each with connections of its own */
-    /* Seconds of NVLink and NIC that this algorithm needs per second that call.nvlink_s and .nic_s say. */
-    double nvlink_scale, nic_scale;
+    /* Seconds of links inside a node and of NICs that this algorithm needs per second that
+     * call.node_s and .nic_s say. */
+    double node_scale, nic_scale;
 };
 
 /* False: NCCL has no such algorithm for this call here. */

@@ -26,9 +26,9 @@ const char *time_category_name(enum time_category t)
 const char *sim_resource_name(enum sim_resource r)
 {
     static const char *const names[RESOURCE_N] = {
-        "GPU compute",  "HBM",           "NVLink send",  "NVLink receive", "NIC send",
-        "NIC receive",  "PCIe send",     "PCIe receive", "PCIe root up",   "PCIe root down",
-        "leaf up-link", "leaf down-link"};
+        "GPU compute", "HBM",          "NVLink send",   "NVLink receive", "NIC send",
+        "NIC receive", "PCIe send",    "PCIe receive",  "PCIe root up",   "PCIe root down",
+        "CPU link",    "leaf up-link", "leaf down-link"};
 
     return names[r];
 }

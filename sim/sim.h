@@ -56,10 +56,11 @@ enum sim_resource {
     RESOURCE_NVLINK_RX,
     RESOURCE_NIC_TX,
     RESOURCE_NIC_RX,
-    RESOURCE_PCIE_TX, /* a GPU to its PCIe switch: what leaves the node */
+    RESOURCE_PCIE_TX, /* a GPU to its PCIe switch: what leaves the node, or its NVLink domain */
     RESOURCE_PCIE_RX,
     RESOURCE_ROOT_UP, /* a PCIe switch to the root: to and from NICs on another switch */
     RESOURCE_ROOT_DOWN,
+    RESOURCE_CPU, /* out of a CPU to another of the node */
     RESOURCE_LEAF_UP,
     RESOURCE_LEAF_DOWN,
     RESOURCE_N

@@ -10,7 +10,8 @@ static void check(const struct cluster *c)
 {
     BUG_ON(c->gpus_per_node < 1 || c->gpus_per_node > CLUSTER_MAX_GPUS_PER_NODE);
     BUG_ON(c->nics_per_node > CLUSTER_MAX_NICS_PER_NODE || c->n_nodes != 1);
-    BUG_ON(!(c->nvlink_Bps > 0) || (c->nics_per_node && !(c->nic_Bps > 0)));
+    BUG_ON(!(c->nvlink_Bps > 0) != (c->domain_gpus == 1) ||
+           (c->nics_per_node && !(c->nic_Bps > 0)));
     BUG_ON(!(c->oversubscription >= 1) || !isfinite(c->device.peak_flops));
     BUG_ON(c->device.context_bytes >= c->device.memory_bytes);
     for (uint32_t g = 0; g < c->gpus_per_node; g++) {

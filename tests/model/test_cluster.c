@@ -310,6 +310,35 @@ START_TEST(gpus_spread_over_nics_in_order)
 }
 END_TEST
 
+#define NVLINK "'nvlink':{'kind':'direct','rate':'50GB/s','efficiency':0.8},"
+#define DOMAINS(text)                                                                              \
+    "'nvlink':{'kind':'direct','rate':'50GB/s','efficiency':0.8,'domains':" text "},"
+
+/* Domains of two GPUs that are no neighbours, PCIe with what it reaches, CPUs; no NVLink at all. */
+START_TEST(nvlink_may_join_some_gpus_or_none)
+{
+    arena_init(&arena);
+    read_text(variant(NVLINK, DOMAINS("[[0,2],[3,1]]")));
+    ck_assert(cluster_is_split(&cl));
+    ck_assert_uint_eq(cluster_nvlink_gpus(&cl), 2);
+    ck_assert_uint_eq(cluster_domain_gpus(&cl), 4);
+    ck_assert(!memcmp(cl.domain_of_gpu, (uint8_t[]){0, 1, 0, 1}, 4));
+    round_trip();
+    read_text(variant(NVLINK, DOMAINS("[[0,1,2,3]]")));
+    ck_assert(!cluster_is_split(&cl));
+    round_trip();
+    read_text(variant(NVLINK, ""));
+    ck_assert(cluster_is_split(&cl) && cl.domain_gpus == 1 && !(cl.nvlink_Bps > 0));
+    round_trip();
+    read_text(
+        variant("'uplink':", "'efficiency':0.75,'cpus':[[1],[0]],'cpu_link':'10GB/s','uplink':"));
+    ck_assert(cl.pcie_efficiency == 0.75 && cl.n_cpus == 2 && cl.cpu_Bps == 1e10);
+    ck_assert(cl.cpu_of_switch[0] == 1 && cl.cpu_of_switch[1] == 0);
+    round_trip();
+    arena_release(&arena);
+}
+END_TEST
+
 START_TEST(a_node_without_nics_is_one_node)
 {
     static const char text[] =
@@ -386,6 +415,20 @@ static const struct {
     {"'rate':'50GB/s'", "'rate':'0GB/s'", ERR_INVALID, "node.nvlink.rate is"},
     {"'rate':'50GB/s'", "'rate':-5", ERR_INVALID, "node.nvlink.rate is -5"},
     {"'direct'", "'nvswich'", ERR_UNKNOWN, "node.nvlink.kind"},
+    {NVLINK, DOMAINS("[[0,1],[2]]"), ERR_INVALID, "node.nvlink.domains leave out GPU 3"},
+    {NVLINK, DOMAINS("[[0,1],[1,2,3]]"), ERR_INVALID, "is 1, which domain 0 has already"},
+    {NVLINK, DOMAINS("[[0,1],[2,4]]"), ERR_INVALID, "is 4, and the node has 4 GPUs"},
+    {NVLINK, DOMAINS("[[0,1,2],[3]]"), ERR_INVALID, "are of 3 GPUs and of 1 (domain 1), expected"},
+    {NVLINK, DOMAINS("[[0],[1],[2],[3]]"), ERR_INVALID,
+     "are of one GPU each: leave out node.nvlink"},
+    {NVLINK, DOMAINS("[[0,1],[2,3]],'domain_nodes':2"), ERR_INVALID,
+     "has NVLink domains of 2 GPUs and of 2 nodes"},
+    {"'uplink':", "'cpus':[[0],[1]],'uplink':", ERR_INVALID,
+     "has node.pcie.cpus without node.pcie.cpu_link"},
+    {"'uplink':", "'cpu_link':'1GB/s','uplink':", ERR_INVALID,
+     "has node.pcie.cpu_link without node.pcie.cpus"},
+    {"'uplink':", "'cpus':[[0]],'cpu_link':'1GB/s','uplink':", ERR_INVALID,
+     "node.pcie.cpus leave out PCIe switch 1"},
     {"'count':2", "'count':129", ERR_INVALID, "node.nic.count is 129"},
     {"'count':2", "'count':0", ERR_INVALID, "node.nic.count is 0"},
     {"[0,0,1,1]", "[0,0,1,2]", ERR_INVALID, "node.nic.of_gpu[3] is 2"},
@@ -494,9 +537,9 @@ END_TEST
 SUITE_MAIN("model/cluster", each_bundled_cluster_loads_and_reads_back,
            every_number_of_a_bundled_cluster_has_a_source,
            nodes_have_the_network_and_the_memory_that_their_makers_print,
-           an_nvlink_domain_as_one_node, values_are_what_the_datasheets_print,
-           quantities_take_units_or_base_units, a_field_may_carry_its_source,
-           kernels_may_have_rates_of_their_own, channels_may_be_said,
+           an_nvlink_domain_as_one_node, nvlink_may_join_some_gpus_or_none,
+           values_are_what_the_datasheets_print, quantities_take_units_or_base_units,
+           a_field_may_carry_its_source, kernels_may_have_rates_of_their_own, channels_may_be_said,
            gpus_spread_over_nics_in_order, a_node_without_nics_is_one_node,
            a_refusal_says_what_and_where, nics_are_needed_by_what_is_between_nodes,
            what_cannot_be_loaded_says_so, a_cluster_has_limits)

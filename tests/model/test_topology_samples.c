@@ -21,8 +21,8 @@ static const struct {
     /* eight bridges of 5 GT/s above devices of 32; cards of two ports */
     {"oci-H100-topology.xml", NULL, 8, 8, 8, 360, 8, false},
     {"dgx-a100-nvidia-smi-topo-m.txt", "dgx-a100", 8, 12, 8, 200, 0, true},
-    /* one NVLink bridge entry a GPU, which ends at the GPU itself */
-    {"azure-ncv4-topo.xml", "hgx-a100:gpus=4", 4, 1, 1, 100, 4, false},
+    /* one NVLink bridge entry a GPU, which ends at the GPU itself: pairs, as such cards have */
+    {"azure-ncv4-topo.xml", NULL, 4, 1, 1, 100, 4, false},
 };
 
 static char folder[1000];
@@ -68,6 +68,8 @@ START_TEST(published_files_are_read_as_what_they_are)
         ck_assert_double_eq_tol(c.nic_Bps * 8 / 1e9, samples[i].nic_Gbps, 1e-9);
         /* GPU and NIC meet below the slow bridge: 32 GT/s x16 all the way, 63 GB/s */
         ck_assert(samples[i].warnings != 8 || c.pcie_Bps > 62e9);
+        /* bridges of PCIe cards join two of them; NVSwitch joins all */
+        ck_assert_uint_eq(cluster_nvlink_gpus(&c), samples[i].gpus == 4 ? 2 : 8);
         if (samples[i].as_base) {
             ck_assert_uint_eq(c.pcie_switches, base.pcie_switches);
             ck_assert(c.nvlink_Bps == base.nvlink_Bps && c.nvswitch == base.nvswitch);
@@ -92,7 +94,6 @@ START_TEST(the_others_are_described_and_say_what_is_missing)
         {"azure-ndv2-topo.xml", 8, 1, 0, "nothing says which GPUs these are"},
         /* devices without class: NCCL asks the machine; no GPUs and no NICs are named */
         {"aws-p5.48xl-topo.xml", 0, 0, 2, "names no GPUs"},
-        {"azure-ncv4-topo.xml", 4, 1, 4, "GPUs of device 0x20b5 are not known"},
         {"dgx-a100-nvidia-smi-topo-m.txt", 8, 12, 0, "nothing says which GPUs these are"},
     };
     struct topology t;

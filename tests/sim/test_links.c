@@ -30,12 +30,17 @@ static double *want[RESOURCE_N]; /* [instances] */
 /* One message over its route. */
 static void message(const struct fabric *f, uint32_t from, uint32_t to, double bytes)
 {
-    static const enum sim_resource of[FABRIC_KIND_N] = {
-        [FABRIC_NVLINK_UP] = RESOURCE_NVLINK_TX, [FABRIC_NVLINK_DOWN] = RESOURCE_NVLINK_RX,
-        [FABRIC_PCIE_UP] = RESOURCE_PCIE_TX,     [FABRIC_PCIE_DOWN] = RESOURCE_PCIE_RX,
-        [FABRIC_ROOT_UP] = RESOURCE_ROOT_UP,     [FABRIC_ROOT_DOWN] = RESOURCE_ROOT_DOWN,
-        [FABRIC_NIC_TX] = RESOURCE_NIC_TX,       [FABRIC_NIC_RX] = RESOURCE_NIC_RX,
-        [FABRIC_LEAF_UP] = RESOURCE_LEAF_UP,     [FABRIC_LEAF_DOWN] = RESOURCE_LEAF_DOWN};
+    static const enum sim_resource of[FABRIC_KIND_N] = {[FABRIC_NVLINK_UP] = RESOURCE_NVLINK_TX,
+                                                        [FABRIC_NVLINK_DOWN] = RESOURCE_NVLINK_RX,
+                                                        [FABRIC_PCIE_UP] = RESOURCE_PCIE_TX,
+                                                        [FABRIC_PCIE_DOWN] = RESOURCE_PCIE_RX,
+                                                        [FABRIC_ROOT_UP] = RESOURCE_ROOT_UP,
+                                                        [FABRIC_ROOT_DOWN] = RESOURCE_ROOT_DOWN,
+                                                        [FABRIC_CPU] = RESOURCE_CPU,
+                                                        [FABRIC_NIC_TX] = RESOURCE_NIC_TX,
+                                                        [FABRIC_NIC_RX] = RESOURCE_NIC_RX,
+                                                        [FABRIC_LEAF_UP] = RESOURCE_LEAF_UP,
+                                                        [FABRIC_LEAF_DOWN] = RESOURCE_LEAF_DOWN};
     uint32_t g = f->c.gpus_per_node;
     struct fabric_route r;
 
@@ -184,6 +189,22 @@ static void make(uint32_t gpn, uint32_t world)
     segments[0] = (struct segment){.to_n = world, .bytes = 1000000};
 }
 
+/* NVLink joins some GPUs of a node only, and CPUs are far from each other. */
+static void random_split(uint32_t gpn)
+{
+    uint32_t n = 1 + rng(gpn);
+
+    while (gpn % n)
+        n--;
+    cl.domain_gpus = n;
+    for (uint32_t g = 0; g < gpn; g++)
+        cl.domain_of_gpu[g] = (uint8_t)(rng_state & 1 << 20 ? g / n : g % (gpn / n));
+    cl.n_cpus = rng(3);
+    cl.cpu_Bps = 4e9;
+    for (uint32_t s = 0; cl.n_cpus && s < cl.pcie_switches; s++)
+        cl.cpu_of_switch[s] = (uint8_t)rng(cl.n_cpus);
+}
+
 static void random_cluster(void)
 {
     uint32_t gpn = 1 + rng(8), nodes = 2 + rng(4), world = gpn * nodes - (rng(2) ? 0 : rng(gpn));
@@ -204,6 +225,8 @@ static void random_cluster(void)
         for (uint32_t n = 0; n < cl.nics_per_node; n++)
             cl.switch_of_nic[n] = (uint8_t)rng(cl.pcie_switches);
     }
+    if (cl.pcie_switches && rng(2))
+        random_split(gpn);
 }
 
 /* The world, a family of neighbours or of ranks apart, halves of pairs of nodes, or some ranks. */
@@ -240,6 +263,9 @@ static void random_call(void)
     op.coll.bytes = 2 * (1 + rng(1000000));
     op.coll.repeat = rng(3);
     algo = rng(2) && !ranges ? ALGO_HIERARCHICAL : ALGO_P2P;
+    if (cl.domain_gpus ||
+        cl.n_cpus) /* relays go on to the nearest GPU: tests/sim/test_links_node.c */
+        algo = ALGO_P2P;
     start[1] = 1 + rng(MAX_SEGMENTS);
     for (uint32_t s = 0; s < start[1]; s++) {
         uint32_t first = ranges ? rng(n - 1) : 0,

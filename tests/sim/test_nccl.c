@@ -41,7 +41,7 @@ static struct nccl_call ring(enum coll_kind kind, double bytes, double nodes)
                               .steps = nodes > 1 ? k * (n - 1) * 7 / 8 : k * (n - 1),
                               .net_steps = nodes > 1 ? k * (n - 1) / 8 : 0,
                               .ramp_ranks = n,
-                              .nvlink_s = wire / 200e9,
+                              .node_s = wire / 200e9,
                               .nic_s = nodes > 1 ? wire / 100e9 : 0};
 }
 
@@ -156,7 +156,7 @@ START_TEST(sends_and_receives_share_the_port)
                           .per_node = 8,
                           .bytes = 800e6,
                           .steps = 1,
-                          .nvlink_s = 3500e-6};
+                          .node_s = 3500e-6};
 
     machine();
     cl.coll.p2p = (struct p2p_constants){.base_s = 7e-6, .both_ways = 0.5};
