@@ -57,6 +57,31 @@ void *mem_grow(void *p, size_t *cap, size_t want, size_t size)
     return q;
 }
 
+void *mem_library_malloc(size_t n)
+{
+    void *p = malloc(n ? n : 1);
+
+    if (!p)
+        out_of_memory(n, 1);
+    return p;
+}
+
+void *mem_library_realloc(void *p, size_t n)
+{
+    void *q = realloc(p, n ? n : 1);
+
+    if (!q)
+        out_of_memory(n, 1);
+    return q;
+}
+
+char *mem_library_strdup(const char *s)
+{
+    size_t n = strlen(s) + 1;
+
+    return memcpy(mem_library_malloc(n), s, n);
+}
+
 void mem_free(void *p)
 {
     free(p);

@@ -14,6 +14,11 @@
 void *mem_alloc(size_t n, size_t size); /* zeroed; n*size is checked; n = 0 is fine */
 void *mem_grow(void *p, size_t *cap, size_t want, size_t size); /* *cap >= want after; doubles */
 void mem_free(void *p);
+/* For libraries that take allocators: malloc, realloc and strdup that end the program as above, so that a library neither
+ * changes its answer nor aborts when memory is short. */
+void *mem_library_malloc(size_t n);
+void *mem_library_realloc(void *p, size_t n);
+char *mem_library_strdup(const char *s);
 /* Called when n x size bytes are not to be had, in place of the line and exit(4) that follow should it return. NULL:
  * nothing. */
 void mem_on_failure(void (*fn)(size_t n, size_t size));

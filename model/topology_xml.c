@@ -519,6 +519,8 @@ int topology_from_xml(const char *text, size_t len, const char *file, struct are
     if (len > TOPOLOGY_MAX_BYTES)
         return err_set(e, ERR_INVALID, "'%.300s': %zu bytes, expected at most %llu", file, len,
                        (unsigned long long)TOPOLOGY_MAX_BYTES);
+    /* before the library has anything that its own functions gave it */
+    BUG_ON(xmlMemSetup(mem_free, mem_library_malloc, mem_library_realloc, mem_library_strdup));
     ctx = xmlNewParserCtxt();
     BUG_ON(!ctx);
     ctx->_private = &doctype;

@@ -215,6 +215,12 @@ static int inside_glpk(const struct ilp *p, uint64_t max_pivots, struct search_l
     for (uint32_t i = 0; i < p->n_rows; i++)
         scale[i] = row_scale(p, i);
     exit_by.text[0] = '\0';
+    if (glp_init_env() > 1) { /* before anything that would abort for want of it */
+        mem_free(scale);
+        mem_free(val);
+        mem_free(ind);
+        return err_set(e, ERR_EXTERNAL, "out of memory: GLPK cannot start");
+    }
     if (setjmp(exit_by.env) == 0) {
         glp_prob *lp;
 
