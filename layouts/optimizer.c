@@ -4,6 +4,8 @@
 
 #include "core/num.h"
 
+#include <string.h>
+
 /* DTensor dispatches a Newton-Schulz step through Python, redistributing operands: about 1.6 ms of host time a matrix on
  * A100 hosts that launch a kernel in 6 us (MatrixFSDP's stock rows, arXiv 2607.05895): as many launches as take that
  * long. */
@@ -354,9 +356,13 @@ static uint32_t batch_work(struct lower *l)
         if (x->shape == PROGRAM_NONE)
             continue;
         if (x->ordinal % l->shards == 0) {
+            uint32_t *batch = ARENA_NEW(l->a, uint32_t, l->shards + 1);
+
             open[x->shape] = w.n_items++;
             items[open[x->shape]] = optimizer_matrix_item(l, i, l->m->tensors[i].numel);
-            items[open[x->shape]].batch = ARENA_NEW(l->a, uint32_t, l->shards);
+            /* beyond the batch there is no tensor: who reads too far does not find the first one */
+            memset(batch, 0xff, (l->shards + 1) * sizeof(*batch));
+            items[open[x->shape]].batch = batch;
         }
         to = &items[open[x->shape]];
         ((uint32_t *)(uintptr_t)to->batch)[to->n_batch++] = i;
