@@ -17,6 +17,7 @@ static const enum coll_algo gather_algos[] = {ALGO_AUTO, ALGO_P2P,          ALGO
 
 static const struct opt rows[] = {
     {.name = "cluster",
+     .letter = 'c',
      .type = OPT_STRING,
      .meta = "CLUSTER",
      .help = "bundled name (ballast topo --list), file, or BASE:key=value,..."},

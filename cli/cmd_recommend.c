@@ -512,6 +512,28 @@ static void print_text(const struct search *s, const struct answer *w, enum tabl
                   (unsigned long long)s->n_simulated);
 }
 
+/* Eager cross entropy keeps fp32 copies of all logits; frameworks that have a fused kernel (llm-foundry does by default) do not. */
+static void suggest_fused_loss(const struct tried *lean, struct strbuf *out)
+{
+    struct sim_options o = {0};
+    struct plan plan = *lean->x.plan;
+    struct evaluation x;
+    struct arena a;
+    struct err e;
+
+    if (!job_eager_loss(&plan.job) || !model_has_head(&plan.model))
+        return;
+    plan.job.loss = LOSS_FUSED;
+    arena_init(&a);
+    if (!evaluate(&plan, &o, &a, &x, &e) && x.fit != FIT_NO)
+        strbuf_printf(out,
+                      "With --loss fused, as frameworks with a kernel for cross entropy have it, "
+                      "%s needs %.1f GiB%s.\n",
+                      lean->name, (double)x.p.memory.driver_bytes / 0x1p30,
+                      x.fit == FIT_YES ? ", which fits" : ", which is tight");
+    arena_release(&a);
+}
+
 /* The leanest is simulated, as are all whose bound is below its peak (simulate_leaner()). */
 static void print_nothing(const struct search *s, const struct answer *w, struct strbuf *out)
 {
@@ -531,6 +553,7 @@ static void print_nothing(const struct search *s, const struct answer *w, struct
                   (double)x->p.memory.driver_bytes / 0x1p30,
                   (double)s->s->cluster.device.memory_bytes / 0x1p30,
                   x->fit == FIT_TIGHT ? ", which is tight: less than 5 % head room" : "");
+    suggest_fused_loss(lean, out);
     print_left_out(s, w, out);
 }
 

@@ -14,6 +14,7 @@
 
 static const struct opt rows[] = {
     {.name = "cluster",
+     .letter = 'c',
      .type = OPT_STRING,
      .meta = "CLUSTER",
      .help = "of tables whose cluster is not bundled",
