@@ -137,10 +137,12 @@ FUZZERS     := $(FUZZ_SRCS:%.c=$(OBJ)/%)
 BENCH_SRCS  := $(sort $(wildcard tests/bench/bench_*.c))
 BENCHES     := $(BENCH_SRCS:%.c=$(OBJ)/%)
 CASES       := $(sort $(wildcard tests/cli/*.case))
+QUICK_TESTS := $(filter-out $(foreach d,exec kernels cuda mpi gpu,$(OBJ)/tests/$(d)/%),$(TESTS))
+QUICK_CASES := $(filter-out tests/cli/exec%.case tests/cli/doctor.case,$(CASES))
 SCRIPTS := $(filter-out %/lib.sh,$(sort $(wildcard tests/mpi/*.sh tests/gpu/*.sh tests/cli/*.sh)))
 C_FILES     := $(sort $(wildcard $(foreach d,$(FOLDERS) tests tests/* tests/cuda/cub/*,$(d)/*.c $(d)/*.h $(d)/*.cu $(d)/*.cuh $(d)/*.cc)))
 
-.PHONY: all run test test-run check-san check-deps ptxas fuzz fuzz-run model-table validation-rows bench bench-sim bench-exec check-exec gpu-bundle gpu-check standin format format-check \
+.PHONY: all run test test-all test-run test-run-quick tests-quick check-san check-deps ptxas fuzz fuzz-run model-table validation-rows bench bench-sim bench-exec check-exec gpu-bundle gpu-check standin format format-check \
         install install-files uninstall clean help experiments \
         install-deps tests FORCE
 
@@ -305,19 +307,30 @@ run:
 	@sh experiments/00-main-job/run.sh
 
 tests: all $(TESTS) $(REPLAYS) $(BUILD)/gpu-bundle-exec
+tests-quick: $(PROGRAMS) $(QUICK_TESTS) $(REPLAYS)
 
+# What a change of a model, a layout, the planner or the simulator needs; training, ranks and kernels are test-all's.
 test:
+	@sh tools/install-deps.sh
+	@$(SUBMAKE) tests-quick
+	@$(SUBMAKE) test-run-quick
+
+test-all:
 	@sh tools/install-deps.sh
 	@$(SUBMAKE) tests
 	@$(SUBMAKE) test-run
 
+RUN_TESTS = BUILD='$(BUILD)' OBJ='$(OBJ)' JOBS='$(JOBS)' ONLY='$(ONLY)' CC='$(CC)' SAN='$(SAN)'
+
 # ONLY=text runs the test programs, corpora and case files whose path contains it.
 test-run: tests
-	@BUILD='$(BUILD)' OBJ='$(OBJ)' JOBS='$(JOBS)' ONLY='$(ONLY)' CC='$(CC)' SAN='$(SAN)' \
-	  TESTS='$(TESTS)' REPLAYS='$(REPLAYS)' CASES='$(CASES)' SCRIPTS='$(SCRIPTS)' sh tests/run_all.sh
+	@$(RUN_TESTS) TESTS='$(TESTS)' REPLAYS='$(REPLAYS)' CASES='$(CASES)' SCRIPTS='$(SCRIPTS)' sh tests/run_all.sh
+
+test-run-quick: tests-quick
+	@$(RUN_TESTS) TESTS='$(QUICK_TESTS)' REPLAYS='$(REPLAYS)' CASES='$(QUICK_CASES)' SCRIPTS= sh tests/run_all.sh
 
 check-san:
-	@$(MAKE) --no-print-directory SAN=1 test
+	@$(MAKE) --no-print-directory SAN=1 test-all
 
 check-deps:
 	@CC='$(CC)' BUILD='$(BUILD)' OBJ='$(OBJ)' JOBS='$(JOBS)' sh tools/check-deps.sh
@@ -443,7 +456,8 @@ help:
 	@echo 'targets'
 	@echo '  all           build the programs into $(BUILD)/ (default)'
 	@echo '  run           install what is missing, build, run the main experiment'
-	@echo '  test          install what is missing, build, run all tests (ONLY=text: those whose path contains it)'
+	@echo '  test          install what is missing, build, test models, layouts, planner, simulator and commands (ONLY=text: those whose path contains it)'
+	@echo '  test-all      the same and all others: exec under MPI, kernels, the device on a stand-in'
 	@echo '  check-san     the same under AddressSanitizer and UBSan, in build/san'
 	@echo '  check-deps    who includes whom'
 	@echo '  ptxas         registers, shared memory and spills of the CUDA kernels, for sm_80 and sm_90'
