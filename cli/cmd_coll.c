@@ -10,10 +10,10 @@
 #include <string.h>
 #include <strings.h>
 
-static const char *const gathers[] = {"auto",         "p2p",    "ring", "tree",
-                                      "hierarchical", "padded", NULL};
-static const enum coll_algo gather_algos[] = {ALGO_AUTO, ALGO_P2P,          ALGO_RING,
-                                              ALGO_TREE, ALGO_HIERARCHICAL, ALGO_PADDED};
+/* By enum coll_algo. */
+#define X(v, way) #way,
+static const char *const gathers[] = {"auto", SEGMENT_ALGOS(X) NULL};
+#undef X
 
 static const struct opt rows[] = {
     {.name = "cluster",
@@ -315,7 +315,7 @@ static int read_question(const struct opts *o, struct arena *a, struct asked *q,
     if (c->n_ranks < 2)
         return err_set(e, ERR_INVALID, "%s over 1 rank, expected at least 2 (--nodes, --ranks)",
                        q->name);
-    c->algo = segments ? gather_algos[opts_get(o, "gather")->u64] : ALGO_RING;
+    c->algo = segments ? (enum coll_algo)opts_get(o, "gather")->u64 : ALGO_RING;
     c->n_owners = (uint32_t)opts_get(o, "owners")->u64;
     c->piece_bytes = opts_get(o, "piece")->u64;
     q->n_nodes = count_nodes(q);

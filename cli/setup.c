@@ -18,12 +18,12 @@ static const char *const optimizers[] = {
     OPTIMIZERS(X)
 #undef X
         NULL};
-static const char *const algos[] = {
-#define X(v, name) name,
-    COLL_ALGOS(X)
+static const char *const algos[] = {"auto",
+#define X(v, name) #name,
+                                    SEGMENT_ALGOS(X)
 #undef X
-        "framework", /* index ALGO_N */
-    NULL};
+                                        "framework", /* index ALGO_N */
+                                    NULL};
 static const char *const frameworks[] = {
 #define X(v, name) name,
     FRAMEWORKS(X)

@@ -1,6 +1,7 @@
 #include "exec/check.h"
 
 #include "layouts/layout.h"
+#include "model/segment_algo.h"
 #include "model/traffic.h"
 
 #include <math.h>
@@ -13,9 +14,9 @@ static enum coll_algo ordered_algo(void *ctx, const struct instance *i)
     const struct program *p = ctx;
     const struct op *o = &p->ops[i->op];
 
-    if (o->coll.kind == COLL_SEGMENT_REDUCE && o->coll.algo != ALGO_PADDED)
-        return ALGO_P2P;
-    return o->coll.algo == ALGO_AUTO ? ALGO_RING : o->coll.algo;
+    enum coll_algo algo = o->coll.algo == ALGO_AUTO ? ALGO_RING : o->coll.algo;
+
+    return o->coll.kind == COLL_SEGMENT_REDUCE && !segment_algo(algo)->even ? ALGO_P2P : algo;
 }
 
 struct traffic_bytes check_expected_bytes(const struct program *p, uint32_t rank)

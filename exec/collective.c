@@ -2,6 +2,7 @@
 #include "exec/collective.h"
 
 #include "core/num.h"
+#include "model/segment_algo.h"
 #include "model/tree.h"
 
 #include <string.h>
@@ -232,7 +233,7 @@ static int reduce_ring(struct play *p)
 }
 
 /* Every rank sends its part to the root, which adds in the order of the ranks. */
-static int reduce_ordered(struct play *p)
+static int reduce_p2p(struct play *p)
 {
     const struct coll_call *c = p->c;
     uint32_t self = p->g->self;
@@ -492,12 +493,86 @@ static int padded(struct play *p, bool reduce)
     return 0;
 }
 
+/* ---- one row a way ---- */
+
+static int gather_tree(struct play *p)
+{
+    return each_piece(p, pass_down);
+}
+
+static int reduce_tree(struct play *p)
+{
+    return each_piece(p, sum_up);
+}
+
+static int gather_padded(struct play *p)
+{
+    return padded(p, false);
+}
+
+static int reduce_padded(struct play *p)
+{
+    return padded(p, true);
+}
+
+/* What a reduction keeps beside the segments: all that others send to this rank, ... */
+static size_t scratch_p2p(const struct coll_call *c, const struct coll_group *g)
+{
+    size_t received = 0;
+
+    for (uint32_t i = 0; i < c->n_segments; i++)
+        if (c->segments[i].root == g->self)
+            received += c->segments[i].bytes * (c->segments[i].to_n - 1);
+    return received;
+}
+
+/* ... the largest segment that passes by, ... */
+static size_t scratch_ring(const struct coll_call *c, const struct coll_group *g)
+{
+    size_t most = 0;
+
+    (void)g;
+    for (uint32_t i = 0; i < c->n_segments; i++)
+        most = c->segments[i].bytes > most ? c->segments[i].bytes : most;
+    return most;
+}
+
+static size_t scratch_tree(const struct coll_call *c, const struct coll_group *g)
+{
+    return scratch_ring(c, g);
+}
+
+static size_t scratch_hierarchical(const struct coll_call *c, const struct coll_group *g)
+{
+    return scratch_ring(c, g);
+}
+
+/* ... or all equal parts, and what comes of them. */
+static size_t scratch_padded(const struct coll_call *c, const struct coll_group *g)
+{
+    return 2 * (size_t)g->n * padded_chunk(c, g->n);
+}
+
+static const struct {
+    int (*gather)(struct play *p);
+    int (*reduce)(struct play *p);
+    size_t (*scratch)(const struct coll_call *c, const struct coll_group *g); /* of reduce */
+} ways[ALGO_N] = {
+#define X(v, way) [v] = {gather_##way, reduce_##way, scratch_##way},
+    SEGMENT_ALGOS(X)
+#undef X
+};
+
+/* In the order of ranks a sum goes straight to its owner, unless it is even and has one order anyway. */
+static enum coll_algo reduce_way(const struct coll_call *c)
+{
+    return c->ordered && !segment_algo(c->algo)->even ? ALGO_P2P : c->algo;
+}
+
 /* ---- dispatch ---- */
 
 size_t collective_scratch_bytes(const struct coll_call *c, const struct coll_group *g)
 {
-    size_t sum = 0, most = 0, received = 0;
-
     switch (c->kind) {
     case COLL_REDUCE_SCATTER:
     case COLL_ALL_REDUCE:
@@ -505,20 +580,18 @@ size_t collective_scratch_bytes(const struct coll_call *c, const struct coll_gro
     case COLL_ALL_TO_ALL:
         return g->n * c->chunk_bytes;
     case COLL_SEGMENT_GATHER:
-        return c->algo == ALGO_PADDED ? g->n * padded_chunk(c, g->n) : 0;
+        return segment_algo(c->algo)->even ? g->n * padded_chunk(c, g->n) : 0;
     case COLL_SEGMENT_REDUCE:
-        if (c->algo == ALGO_PADDED)
-            return (2 * (size_t)g->n) * padded_chunk(c, g->n);
-        for (uint32_t i = 0; i < c->n_segments; i++) {
-            sum = c->segments[i].bytes;
-            most = sum > most ? sum : most;
-            if (c->segments[i].root == g->self)
-                received += sum * (c->segments[i].to_n - 1);
-        }
-        return c->ordered || c->algo == ALGO_P2P ? received : most;
-    default:
-        return 0;
+        return ways[reduce_way(c)].scratch(c, g);
+    case COLL_ALL_GATHER:
+    case COLL_BROADCAST:
+    case COLL_REDUCE:
+    case COLL_SEND:
+    case COLL_RECV:
+    case COLL_N:
+        break;
     }
+    return 0;
 }
 
 static int dispatch(struct play *p)
@@ -536,24 +609,17 @@ static int dispatch(struct play *p)
     case COLL_ALL_TO_ALL:
         return all_to_all(p);
     case COLL_SEGMENT_GATHER:
-        if (c->algo == ALGO_PADDED)
-            return padded(p, false);
-        if (c->algo == ALGO_HIERARCHICAL)
-            return gather_hierarchical(p);
-        if (c->algo == ALGO_TREE)
-            return each_piece(p, pass_down);
-        return c->algo == ALGO_P2P ? gather_p2p(p) : gather_ring(p);
+        return ways[c->algo].gather(p);
     case COLL_SEGMENT_REDUCE:
-        if (c->algo == ALGO_PADDED)
-            return padded(p, true);
-        if (c->ordered || c->algo == ALGO_P2P)
-            return reduce_ordered(p);
-        if (c->algo == ALGO_TREE)
-            return each_piece(p, sum_up);
-        return c->algo == ALGO_HIERARCHICAL ? reduce_hierarchical(p) : reduce_ring(p);
-    default:
-        return err_set(p->e, ERR_UNSUPPORTED, "exec runs no %s", coll_kind_name(c->kind));
+        return ways[reduce_way(c)].reduce(p);
+    case COLL_BROADCAST:
+    case COLL_REDUCE:
+    case COLL_SEND:
+    case COLL_RECV:
+    case COLL_N:
+        break;
     }
+    return err_set(p->e, ERR_UNSUPPORTED, "exec runs no %s", coll_kind_name(c->kind));
 }
 
 int collective_carry(const struct coll_carrier *by, const struct coll_group *g,

@@ -2,6 +2,7 @@
 #include "layouts/emit.h"
 
 #include "core/num.h"
+#include "model/segment_algo.h"
 
 #include <string.h>
 
@@ -209,7 +210,7 @@ void step_buffers(struct lower *l)
         unit_buffer(l, "grad.input", MEM_ACTIVATIONS, j->param_dtype, input_grad_bytes);
     if (l->move.gather)
         l->weights = unit_buffer(l, "gathered", MEM_GATHERED, j->param_dtype, gathered_bytes);
-    if (l->move.gather_table != PROGRAM_NONE && j->gather == ALGO_PADDED)
+    if (l->move.gather_table != PROGRAM_NONE && segment_algo_pads(j->gather))
         l->padded = unit_buffer(l, "gather.padded", MEM_BUFFERS, j->param_dtype, padded_bytes);
     if (!l->move.full_grads) {
         l->grads = unit_buffer(l, "grads.unit", MEM_GRADS, j->grad_dtype, unit_grad_bytes);

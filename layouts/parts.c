@@ -1,6 +1,7 @@
 #include "layouts/step.h"
 
 #include "core/num.h"
+#include "model/segment_algo.h"
 
 #include <string.h>
 
@@ -41,12 +42,12 @@ uint64_t part_owned_bytes(const struct plan *plan, uint32_t unit, enum dtype d)
         if (plan->place[i].rule != PLACE_OWNER)
             continue;
         sum += plan->model.tensors[i].numel;
-        for (uint32_t k = u->first; k < u->first + u->n && plan->job.gather == ALGO_PADDED; k++)
+        for (uint32_t k = u->first; k < u->first + u->n && segment_algo_pads(plan->job.gather); k++)
             if (plan->place[k].rule == PLACE_OWNER && plan->place[k].owner == plan->place[i].owner)
                 mine += plan->model.tensors[k].numel;
         most = num_max(most, mine);
     }
-    return dtype_bytes(d, plan->job.gather == ALGO_PADDED ? most * plan_shards(plan) : sum);
+    return dtype_bytes(d, segment_algo_pads(plan->job.gather) ? most * plan_shards(plan) : sum);
 }
 
 enum dtype part_travel_dtype(const struct plan *plan)

@@ -1,6 +1,7 @@
 #include "model/direct.h"
 
 #include "core/mem.h"
+#include "model/segment_algo.h"
 #include "model/traffic.h"
 
 struct walk {
@@ -23,10 +24,19 @@ bool direct_is(const struct program *p, const struct op *o, const struct instanc
         return true;
     case COLL_SEGMENT_GATHER:
     case COLL_SEGMENT_REDUCE:
-        return algo == ALGO_P2P || (algo == ALGO_HIERARCHICAL && !traffic_to_ranges(p, o, i));
-    default:
-        return false;
+        return algo != ALGO_AUTO &&
+               (segment_algo(algo)->direct == DIRECT_ALWAYS ||
+                (segment_algo(algo)->direct == DIRECT_WHOLE && !traffic_to_ranges(p, o, i)));
+    case COLL_ALL_REDUCE:
+    case COLL_ALL_GATHER:
+    case COLL_REDUCE_SCATTER:
+    case COLL_BROADCAST:
+    case COLL_REDUCE:
+    case COLL_RECV:
+    case COLL_N:
+        break;
     }
+    return false;
 }
 
 static void emit(struct walk *w, uint32_t n_roots, uint32_t n_others)
@@ -122,7 +132,7 @@ static void segments(struct walk *w, const struct collective *k, uint32_t unit, 
     own = MEM_NEW(uint64_t, n);
     for (uint32_t i = t->start[u]; i < t->start[u + 1]; i++)
         own[t->segments[i].root] += t->segments[i].bytes * w->repeat;
-    if (algo == ALGO_HIERARCHICAL)
+    if (segment_algo(algo)->one_a_node)
         places(w, own);
     else
         everyone(w, own);

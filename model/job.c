@@ -1,17 +1,10 @@
 #include "model/job.h"
 
+#include "model/segment_algo.h"
+
 const char *coll_algo_name(enum coll_algo a)
 {
-    switch (a) {
-#define X(v, name)                                                                                 \
-    case v:                                                                                        \
-        return name;
-        COLL_ALGOS(X)
-#undef X
-    case ALGO_N:
-        break;
-    }
-    return "?";
+    return a == ALGO_AUTO ? "auto" : segment_algo(a)->name;
 }
 
 const char *framework_name(enum framework f)

@@ -9,16 +9,16 @@
 
 enum recompute { RECOMPUTE_NONE, RECOMPUTE_SELECTIVE, RECOMPUTE_FULL };
 
-/* How owner segments travel. AUTO: what makes the step fastest, which the row names. */
-#define COLL_ALGOS(X)                                                                              \
-    X(ALGO_AUTO, "auto")                                                                           \
-    X(ALGO_P2P, "p2p")                                                                             \
-    X(ALGO_RING, "ring")                                                                           \
-    X(ALGO_TREE, "tree")                                                                           \
-    X(ALGO_HIERARCHICAL, "hierarchical")                                                           \
-    X(ALGO_PADDED, "padded")
+/* How owner segments travel: enumerator and name, one row a way (model/segment_algo.h). AUTO: what makes the step fastest, which
+ * the row of the result names. */
+#define SEGMENT_ALGOS(X)                                                                           \
+    X(ALGO_P2P, p2p)                                                                               \
+    X(ALGO_RING, ring)                                                                             \
+    X(ALGO_TREE, tree)                                                                             \
+    X(ALGO_HIERARCHICAL, hierarchical)                                                             \
+    X(ALGO_PADDED, padded)
 #define COLL_ALGO_ENUM(x, name) x,
-enum coll_algo { COLL_ALGOS(COLL_ALGO_ENUM) ALGO_N };
+enum coll_algo { ALGO_AUTO, SEGMENT_ALGOS(COLL_ALGO_ENUM) ALGO_N };
 #undef COLL_ALGO_ENUM
 const char *coll_algo_name(enum coll_algo a);
 

@@ -13,12 +13,14 @@ const char *const plan_dtypes[] = {DTYPES(X) NULL};
 #define X(v, name) name,
 const char *const plan_roles[] = {TENSOR_ROLES(X) NULL};
 const char *const plan_optimizers[] = {OPTIMIZERS(X) NULL};
-const char *const plan_algos[] = {COLL_ALGOS(X) "framework", NULL};
 const char *const plan_frameworks[] = {FRAMEWORKS(X) NULL};
 const char *const plan_attentions[] = {ATTENTIONS(X) NULL};
 const char *const plan_losses[] = {LOSSES(X) NULL};
 const char *const plan_overlaps[] = {OVERLAPS(X) NULL};
 const char *const plan_adamw[] = {ADAMW_KERNELS(X) NULL};
+#undef X
+#define X(v, name) #name,
+const char *const plan_algos[] = {"auto", SEGMENT_ALGOS(X) "framework", NULL};
 #undef X
 #define X(v, name) (v) == STRATEGY_REPLICATED ? "replicated" : (name),
 const char *const plan_strategies[] = {STRATEGIES(X) NULL};

@@ -237,7 +237,7 @@ void traffic_of_first(const struct program *p, const struct op *o, const struct 
         case COLL_REDUCE: {
             struct segment s = {.to_n = (uint32_t)n, .bytes = bytes};
 
-            traffic_whole_range(&c, ALGO_RING, &s, 1);
+            traffic_broadcast(&c, &s);
             break;
         }
         case COLL_SEGMENT_GATHER:

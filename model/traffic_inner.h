@@ -28,10 +28,9 @@ uint64_t traffic_cross(const struct traffic_collect *c, uint64_t bytes, uint32_t
 /* Every rank sends and receives `bytes` on rings. */
 void traffic_even_ring(struct traffic_collect *c, uint64_t bytes);
 
-/* traffic_segments.c: a row of a segment table; n segments of every group's whole range, by one algorithm (no tree). */
+/* traffic_segments.c: a row of a segment table, by a way that is not ALGO_AUTO; one segment to all of every group, along a ring. */
 void traffic_segments(struct traffic_collect *c, const struct collective *k, uint32_t unit,
                       enum coll_algo algo);
-void traffic_whole_range(struct traffic_collect *c, enum coll_algo algo, const struct segment *s,
-                         uint32_t n);
+void traffic_broadcast(struct traffic_collect *c, const struct segment *s);
 
 #endif

@@ -8,7 +8,7 @@
 #include <string.h>
 
 /* One root sends to `n` ranks of range [first, first+n) itself. */
-static void p2p_range(struct traffic_collect *c, uint32_t base, const struct segment *s)
+static void one_p2p(struct traffic_collect *c, uint32_t base, const struct segment *s)
 {
     for (uint32_t i = 0; i < s->to_n; i++) {
         uint32_t root = group_member(c->g, base, s->root),
@@ -23,13 +23,22 @@ static void p2p_range(struct traffic_collect *c, uint32_t base, const struct seg
     }
 }
 
+static void range_p2p(struct traffic_collect *c, uint32_t base, const struct segment *s, uint32_t n,
+                      const struct collective *coll)
+{
+    (void)coll;
+    for (uint32_t i = 0; i < n; i++)
+        one_p2p(c, base, &s[i]);
+}
+
 /* Segments [s, s+n) that share one range: a ring through the range in rank order. */
-static void ring_range(struct traffic_collect *c, uint32_t base, const struct segment *s,
-                       uint32_t n)
+static void range_ring(struct traffic_collect *c, uint32_t base, const struct segment *s,
+                       uint32_t n, const struct collective *coll)
 {
     uint64_t all = 0;
     uint32_t k = 0;
 
+    (void)coll;
     for (uint32_t i = 0; i < n; i++)
         all += s[i].bytes;
     for (uint32_t i = 0; i < s->to_n; i++) {
@@ -82,7 +91,7 @@ static uint32_t run_of(const struct traffic_collect *c, uint32_t base, uint32_t 
 }
 
 /* Everyone receives all; roots send their own bytes to all others. O(members). */
-static void whole_p2p(struct traffic_collect *c, uint32_t base, const struct owned *o, uint32_t n,
+static void group_p2p(struct traffic_collect *c, uint32_t base, const struct owned *o, uint32_t n,
                       uint64_t all)
 {
     uint64_t *own = by_member(c, o, n);
@@ -105,7 +114,7 @@ static void whole_p2p(struct traffic_collect *c, uint32_t base, const struct own
 }
 
 /* What a ring of all bytes (even_ring) moves too much: nobody hands its successor what that one roots. */
-static void whole_ring(struct traffic_collect *c, uint32_t base, const struct owned *o, uint32_t n,
+static void group_ring(struct traffic_collect *c, uint32_t base, const struct owned *o, uint32_t n,
                        uint64_t all)
 {
     for (uint32_t i = 0; i < n; i++) {
@@ -126,7 +135,7 @@ static void whole_ring(struct traffic_collect *c, uint32_t base, const struct ow
 
 /* Root -> the GPU in the same place of every other node -> a chain through its node, where all but the last of the chain
  * send and all but its entry receive. A place beyond a smaller node's members wraps. O(members + places x nodes' sizes). */
-static void whole_hierarchical(struct traffic_collect *c, uint32_t base, const struct owned *o,
+static void group_hierarchical(struct traffic_collect *c, uint32_t base, const struct owned *o,
                                uint32_t n, uint64_t all)
 {
     uint64_t *own = by_member(c, o, n), at_place[CLUSTER_MAX_GPUS_PER_NODE] = {0};
@@ -175,7 +184,7 @@ static void put_tree(void *ctx, uint32_t place, const struct traffic_bytes *b)
 }
 
 /* Segments [s, s+n) of one range, in the group of `base`. */
-static void tree_range(struct traffic_collect *c, uint32_t base, const struct segment *s,
+static void range_tree(struct traffic_collect *c, uint32_t base, const struct segment *s,
                        uint32_t n, const struct collective *k)
 {
     struct tree_ctx x = {c, base, s->to_first, c->every};
@@ -208,50 +217,121 @@ static void whole_tree(struct traffic_collect *c, const struct segment *s, uint3
     for (uint32_t base = 0; base < c->first; base++) {
         if (!group_is_base(c->g, base))
             continue;
-        tree_range(c, base, s, n, k);
+        range_tree(c, base, s, n, k);
         if (c->g->n_members == c->p->world)
             break;
     }
 }
 
-void traffic_whole_range(struct traffic_collect *c, enum coll_algo algo, const struct segment *s,
-                         uint32_t n)
+/* ---- one row a way ---- */
+
+/* Segments of one owner are one; by owner. To free. */
+static struct owned *by_owner(const struct segment *s, uint32_t n, uint32_t *m, uint64_t *all)
 {
     struct owned *o = MEM_NEW(struct owned, n);
-    uint64_t all = 0, biggest = 0;
-    uint32_t m = 0;
 
+    *all = *m = 0;
     for (uint32_t i = 0; i < n; i++)
         o[i] = (struct owned){s[i].root, s[i].bytes};
     qsort(o, n, sizeof(*o), by_root);
     for (uint32_t i = 0; i < n; i++) {
-        all += o[i].bytes;
-        if (m && o[m - 1].root == o[i].root)
-            o[m - 1].bytes += o[i].bytes;
+        *all += o[i].bytes;
+        if (*m && o[*m - 1].root == o[i].root)
+            o[*m - 1].bytes += o[i].bytes;
         else
-            o[m++] = o[i];
+            o[(*m)++] = o[i];
     }
-    for (uint32_t i = 0; i < m; i++)
-        biggest = num_max(biggest, o[i].bytes);
-    if (algo == ALGO_PADDED) {
-        traffic_even_ring(c, (c->g->n_members - 1) * biggest);
-    } else {
-        if (algo != ALGO_P2P && algo != ALGO_HIERARCHICAL)
-            traffic_even_ring(c, all);
-        for (uint32_t base = 0; base < c->first; base++) {
-            if (!group_is_base(c->g, base))
-                continue;
-            if (algo == ALGO_P2P)
-                whole_p2p(c, base, o, m, all);
-            else if (algo == ALGO_HIERARCHICAL)
-                whole_hierarchical(c, base, o, m, all);
-            else
-                whole_ring(c, base, o, m, all);
-            if (c->g->n_members == c->p->world)
-                break;
-        }
+    return o;
+}
+
+/* The same in every group; one group that is the world is the only one. */
+static void each_group(struct traffic_collect *c, const struct segment *s, uint32_t n,
+                       void (*fn)(struct traffic_collect *c, uint32_t base, const struct owned *o,
+                                  uint32_t m, uint64_t all))
+{
+    uint64_t all;
+    uint32_t m;
+    struct owned *o = by_owner(s, n, &m, &all);
+
+    for (uint32_t base = 0; base < c->first; base++) {
+        if (!group_is_base(c->g, base))
+            continue;
+        fn(c, base, o, m, all);
+        if (c->g->n_members == c->p->world)
+            break;
     }
     mem_free(o);
+}
+
+static void whole_p2p(struct traffic_collect *c, const struct segment *s, uint32_t n,
+                      const struct collective *k)
+{
+    (void)k;
+    each_group(c, s, n, group_p2p);
+}
+
+static void whole_ring(struct traffic_collect *c, const struct segment *s, uint32_t n,
+                       const struct collective *k)
+{
+    uint64_t all = 0;
+
+    (void)k;
+    for (uint32_t i = 0; i < n; i++)
+        all += s[i].bytes;
+    traffic_even_ring(c, all);
+    each_group(c, s, n, group_ring);
+}
+
+static void whole_hierarchical(struct traffic_collect *c, const struct segment *s, uint32_t n,
+                               const struct collective *k)
+{
+    (void)k;
+    each_group(c, s, n, group_hierarchical);
+}
+
+/* Every owner's part is as large as the largest. */
+static void whole_padded(struct traffic_collect *c, const struct segment *s, uint32_t n,
+                         const struct collective *k)
+{
+    uint64_t all, biggest = 0;
+    uint32_t m;
+    struct owned *o = by_owner(s, n, &m, &all);
+
+    (void)k;
+    for (uint32_t i = 0; i < m; i++)
+        biggest = num_max(biggest, o[i].bytes);
+    mem_free(o);
+    traffic_even_ring(c, (c->g->n_members - 1) * biggest);
+}
+
+/* To a part of the group these go as a ring does. */
+static void range_hierarchical(struct traffic_collect *c, uint32_t base, const struct segment *s,
+                               uint32_t n, const struct collective *k)
+{
+    range_ring(c, base, s, n, k);
+}
+
+static void range_padded(struct traffic_collect *c, uint32_t base, const struct segment *s,
+                         uint32_t n, const struct collective *k)
+{
+    range_ring(c, base, s, n, k);
+}
+
+/* Segments that go to all of the group, and in the group of `base` n that share one range. */
+static const struct {
+    void (*whole)(struct traffic_collect *c, const struct segment *s, uint32_t n,
+                  const struct collective *k);
+    void (*range)(struct traffic_collect *c, uint32_t base, const struct segment *s, uint32_t n,
+                  const struct collective *k);
+} ways[ALGO_N] = {
+#define X(v, way) [v] = {whole_##way, range_##way},
+    SEGMENT_ALGOS(X)
+#undef X
+};
+
+void traffic_broadcast(struct traffic_collect *c, const struct segment *s)
+{
+    whole_ring(c, s, 1, NULL);
 }
 
 void traffic_segments(struct traffic_collect *c, const struct collective *k, uint32_t unit,
@@ -263,10 +343,7 @@ void traffic_segments(struct traffic_collect *c, const struct collective *k, uin
     uint32_t n = t->start[u + 1] - t->start[u], run;
 
     if (n && s->to_n == c->g->n_members) {
-        if (algo == ALGO_TREE)
-            whole_tree(c, s, n, k);
-        else
-            traffic_whole_range(c, algo, s, n);
+        ways[algo].whole(c, s, n, k);
         return;
     }
     for (uint32_t base = 0; base < c->first; base++) {
@@ -276,13 +353,7 @@ void traffic_segments(struct traffic_collect *c, const struct collective *k, uin
             for (run = 1; i + run < n && s[i + run].to_first == s[i].to_first &&
                           s[i + run].to_n == s[i].to_n && s[i + run].tensor == s[i].tensor;)
                 run++;
-            if (algo == ALGO_P2P)
-                for (uint32_t j = 0; j < run; j++)
-                    p2p_range(c, base, &s[i + j]);
-            else if (algo == ALGO_TREE)
-                tree_range(c, base, &s[i], run, k);
-            else
-                ring_range(c, base, &s[i], run);
+            ways[algo].range(c, base, &s[i], run, k);
         }
         if (c->g->n_members == c->p->world)
             break;

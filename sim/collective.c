@@ -3,6 +3,7 @@
 #include "core/num.h"
 #include "model/plan.h"
 #include "model/direct.h"
+#include "model/segment_algo.h"
 #include "model/tree.h"
 #include "sim/links.h"
 
@@ -157,8 +158,9 @@ static struct steps range_steps(const struct program *p, const struct op *o,
     for (uint32_t i = t->start[row]; i < t->start[row + 1]; i++) {
         uint32_t first = t->segments[i].to_first, n = t->segments[i].to_n;
         uint32_t nodes = (first + n - 1) / p->gpus_per_node - first / p->gpus_per_node + 1;
-        struct steps s = algo == ALGO_TREE ? tree_steps((double)num_min(n, p->gpus_per_node), nodes)
-                                           : ring_steps(n, nodes, 1);
+        struct steps s = segment_algo(algo)->tree
+                             ? tree_steps((double)num_min(n, p->gpus_per_node), nodes)
+                             : ring_steps(n, nodes, 1);
 
         most.in_node = fmax(most.in_node, s.in_node);
         most.net = fmax(most.net, s.net);
@@ -166,46 +168,64 @@ static struct steps range_steps(const struct program *p, const struct op *o,
     return most;
 }
 
+/* Of segments that go to all of the group, one function a way. */
+static struct steps steps_p2p(const struct group_shape *s)
+{
+    return (struct steps){ceil((s->per_node - 1.0) / P2P_AT_ONCE),
+                          ceil(((double)s->n - s->per_node) / P2P_AT_ONCE)};
+}
+
+static struct steps steps_ring(const struct group_shape *s)
+{
+    return ring_steps(s->n, s->nodes, 1);
+}
+
+static struct steps steps_tree(const struct group_shape *s)
+{
+    return tree_steps(s->per_node, s->nodes);
+}
+
+static struct steps steps_hierarchical(const struct group_shape *s)
+{
+    return (struct steps){s->per_node - 1.0,
+                          s->nodes > 1 ? 1 + ceil((s->nodes - 1.0) / P2P_AT_ONCE) : 0};
+}
+
+static struct steps steps_padded(const struct group_shape *s)
+{
+    return steps_ring(s);
+}
+
+static struct steps (*const steps_of[ALGO_N])(const struct group_shape *s) = {
+#define X(v, way) [v] = steps_##way,
+    SEGMENT_ALGOS(X)
+#undef X
+};
+
 static struct steps count_steps(const struct program *p, const struct op *o,
                                 const struct instance *i, const struct group_shape *s,
                                 enum coll_algo algo)
 {
-    double n = s->n, nodes = s->nodes, g = s->per_node, k = 1;
-    const struct collective *c = &o->coll;
-
-    switch (c->kind) {
+    switch (o->coll.kind) {
     case COLL_ALL_REDUCE:
-        k = 2;
-        break;
+        return ring_steps(s->n, s->nodes, 2);
     case COLL_ALL_GATHER:
     case COLL_REDUCE_SCATTER:
-        break;
+        return ring_steps(s->n, s->nodes, 1);
     case COLL_ALL_TO_ALL:
-        return (struct steps){ceil((g - 1) / P2P_AT_ONCE), ceil((n - g) / P2P_AT_ONCE)};
+        return steps_p2p(s);
     case COLL_BROADCAST:
     case COLL_REDUCE:
     case COLL_SEGMENT_GATHER:
     case COLL_SEGMENT_REDUCE:
-        if (traffic_to_ranges(p, o, i))
-            return range_steps(p, o, i, algo);
-        switch (algo) {
-        case ALGO_P2P:
-            return (struct steps){ceil((g - 1) / P2P_AT_ONCE), ceil((n - g) / P2P_AT_ONCE)};
-        case ALGO_TREE:
-            return tree_steps(g, s->nodes);
-        case ALGO_HIERARCHICAL:
-            return (struct steps){g - 1, nodes > 1 ? 1 + ceil((nodes - 1) / P2P_AT_ONCE) : 0};
-        default:
-            break; /* ring, padded */
-        }
-        break;
+        return traffic_to_ranges(p, o, i) ? range_steps(p, o, i, algo) : steps_of[algo](s);
     case COLL_SEND:
     case COLL_RECV:
-        return (struct steps){1, nodes > 1};
+        return (struct steps){1, s->nodes > 1};
     case COLL_N:
         break;
     }
-    return ring_steps(n, nodes, k);
+    return (struct steps){0, 0};
 }
 
 /* ---- one activity ---- */
@@ -300,7 +320,7 @@ static double net_peers(const struct program *p, const struct op *o, const struc
                         enum coll_algo algo, const struct group_shape *s)
 {
     const struct segment_table *t = &p->segment_tables[o->coll.table];
-    uint32_t u, others = algo == ALGO_HIERARCHICAL ? s->nodes - 1 : s->n - s->per_node;
+    uint32_t u, others = segment_algo(algo)->one_a_node ? s->nodes - 1 : s->n - s->per_node;
 
     if (o->coll.kind == COLL_SEND)
         return s->nodes > 1;
@@ -328,7 +348,7 @@ static struct nccl_call one_call(const struct coll_cache *k, const struct op *o,
      * too */
     return (struct nccl_call){
         .kind = o->coll.kind,
-        .direct = algo == ALGO_P2P || algo == ALGO_HIERARCHICAL,
+        .direct = segment_algo(algo)->direct != DIRECT_NO,
         .n = s->n,
         .nodes = s->nodes,
         .per_node = s->per_node,
@@ -507,32 +527,31 @@ static double at_least_ps(const struct coll_cache *k, const struct op *o, const 
         return 0;
     for (uint32_t n = t->start[u]; n < t->start[u + 1]; n++)
         most = num_max(most, t->segments[n].bytes);
-    return (double)most * (algo == ALGO_HIERARCHICAL ? s.nodes - 1 : s.n - s.per_node) /
+    return (double)most * (segment_algo(algo)->one_a_node ? s.nodes - 1 : s.n - s.per_node) /
            (k->c->nics_per_node * coll_capacity(&k->fabric, RESOURCE_NIC_TX));
 }
 
 static enum coll_algo fastest(const struct coll_cache *k, const struct op *o,
                               const struct instance *i, double ways_ps[ALGO_N])
 {
-    static const enum coll_algo tried[] = {ALGO_RING, ALGO_TREE, ALGO_P2P, ALGO_HIERARCHICAL};
     enum coll_algo best = ALGO_RING;
     int64_t best_ps = INT64_MAX;
     struct arena scratch;
 
-    for (size_t n = 0; n < sizeof(tried) / sizeof(tried[0]); n++) {
+    for (const enum coll_algo *way = segment_algo_choices; *way != ALGO_AUTO; way++) {
         const struct coll_activity *x;
-        double bound = at_least_ps(k, o, i, tried[n]);
+        double bound = at_least_ps(k, o, i, *way);
 
         if (bound > (double)best_ps) {
-            ways_ps[tried[n]] = bound;
+            ways_ps[*way] = bound;
             continue;
         }
         arena_init(&scratch);
-        x = make(k, o, i, tried[n], &scratch);
-        ways_ps[tried[n]] = x->possible ? (double)x->alone_ps : INFINITY;
+        x = make(k, o, i, *way, &scratch);
+        ways_ps[*way] = x->possible ? (double)x->alone_ps : INFINITY;
         if (x->possible && x->alone_ps < best_ps) {
             best_ps = x->alone_ps;
-            best = tried[n];
+            best = *way;
         }
         arena_release(&scratch);
     }

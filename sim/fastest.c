@@ -4,6 +4,7 @@
  * others then have the links. So the step is simulated once as the calls choose, and once more for each single way that is not
  * far slower alone. Cost: up to five simulations, one where the step hardly waits for segments.
  */
+#include "model/segment_algo.h"
 #include "sim/sim.h"
 
 static bool is_auto(const struct op *o)
@@ -37,7 +38,6 @@ static const double FAR = 1.3;
 int sim_predict_fastest(struct program *p, const struct cluster *c, const struct sim_options *o,
                         struct arena *a, struct prediction *out, struct err *e)
 {
-    static const enum coll_algo ways[] = {ALGO_RING, ALGO_TREE, ALGO_P2P, ALGO_HIERARCHICAL};
     bool *free_choice = ARENA_NEW(a, bool, p->n_ops), any = false;
     struct sim_options once = *o;
     enum coll_algo best = ALGO_AUTO;
@@ -52,15 +52,15 @@ int sim_predict_fastest(struct program *p, const struct cluster *c, const struct
         return 0;
     best_ps = out->step_ps;
     once.keep_trace = false;
-    for (size_t n = 0; n < sizeof(ways) / sizeof(ways[0]); n++) {
+    for (const enum coll_algo *way = segment_algo_choices; *way != ALGO_AUTO; way++) {
         struct prediction other;
         struct arena scratch;
         int status;
 
-        if (out->gather_algos == 1u << ways[n] ||
-            out->segments_ps[ways[n]] > FAR * out->segments_ps[ALGO_AUTO])
+        if (out->gather_algos == 1u << *way ||
+            out->segments_ps[*way] > FAR * out->segments_ps[ALGO_AUTO])
             continue;
-        set_ways(p, free_choice, ways[n]);
+        set_ways(p, free_choice, *way);
         arena_init(&scratch);
         status = sim_predict(p, c, &once, &scratch, &other, e);
         arena_release(&scratch);
@@ -68,7 +68,7 @@ int sim_predict_fastest(struct program *p, const struct cluster *c, const struct
             return -1;
         if (other.step_ps < best_ps) {
             best_ps = other.step_ps;
-            best = ways[n];
+            best = *way;
         }
     }
     set_ways(p, free_choice, best);

@@ -2,6 +2,7 @@
 
 #include "core/num.h"
 #include "model/direct.h"
+#include "model/segment_algo.h"
 #include "model/tree.h"
 
 #include <math.h>
@@ -228,7 +229,7 @@ double links_of(const struct coll_cache *k, const struct op *o, const struct ins
     }
     nic_amounts(k, t, true, arena, &out[RESOURCE_NIC_TX]);
     nic_amounts(k, t, false, arena, &out[RESOURCE_NIC_RX]);
-    if (algo == ALGO_TREE && !traffic_to_ranges(k->p, o, i)) {
+    if (segment_algo(algo)->tree && !traffic_to_ranges(k->p, o, i)) {
         tree_leaves(k, s, (double)op_coll_bytes(k->p, o, i), o->coll.kind == COLL_SEGMENT_REDUCE,
                     &out[RESOURCE_LEAF_UP], &out[RESOURCE_LEAF_DOWN]);
     } else {

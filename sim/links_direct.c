@@ -8,6 +8,7 @@
 
 #include "core/num.h"
 #include "model/direct.h"
+#include "model/segment_algo.h"
 
 #include <string.h>
 
@@ -162,7 +163,7 @@ double links_direct(const struct coll_cache *k, const struct op *o, const struct
                     struct amounts *out)
 {
     bool routes = links_have_routes(&k->fabric);
-    struct sends s = {.inside = routes && algo != ALGO_HIERARCHICAL};
+    struct sends s = {.inside = routes && !segment_algo(algo)->one_a_node};
     double pcie = 0;
 
     links_tally_init(&s.t, &k->fabric);

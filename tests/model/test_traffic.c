@@ -5,6 +5,7 @@
  * the header, a rank's share between nodes being sent/g of the g members on its node, rounded up. That rule is itself
  * held against the edges: what a node's members send out together is the crossing edge, up to the rounding. */
 #include "core/num.h"
+#include "model/segment_algo.h"
 #include "model/traffic.h"
 #include "tests/suite.h"
 
@@ -578,7 +579,25 @@ START_TEST(hand_counted_bytes)
 }
 END_TEST
 
-SUITE_MAIN("model/traffic", even_collectives_of_the_world_move_what_playing_them_moves,
+/* AUTO chooses among all ways that are not there to compare with, each once; names are those of the enumerators. */
+START_TEST(each_way_is_chosen_among_or_a_baseline)
+{
+    for (int v = ALGO_AUTO + 1; v < ALGO_N; v++) {
+        const struct segment_algo *row = segment_algo((enum coll_algo)v);
+        int seen = 0;
+
+        for (const enum coll_algo *c = segment_algo_choices; *c != ALGO_AUTO; c++)
+            seen += *c == (enum coll_algo)v;
+        MUST(seen == !row->baseline, "%s is tried %d times", row->name, seen);
+        ck_assert_str_eq(row->name, coll_algo_name((enum coll_algo)v));
+    }
+    ck_assert_str_eq(segment_algo(ALGO_P2P)->name, "p2p");
+    ck_assert_str_eq(segment_algo(ALGO_PADDED)->name, "padded");
+}
+END_TEST
+
+SUITE_MAIN("model/traffic", each_way_is_chosen_among_or_a_baseline,
+           even_collectives_of_the_world_move_what_playing_them_moves,
            segments_to_the_world_move_what_playing_them_moves,
            collectives_of_groups_move_what_playing_them_moves,
            segments_to_a_part_of_the_group_stay_inside_it, a_row_of_a_table_is_taken_by_unit,
