@@ -391,7 +391,7 @@ static int read_files(const struct topo_calibration *k, struct fitting *f, struc
         size_t n;
         int rc;
 
-        if (coll_file_load(&j, k->files[i], e))
+        if (coll_file_load(&j, k->files[i], NULL, e))
             return -1;
         top = json_top(&j);
         rc = coll_tables_read(&top, k->cluster, true, a, &more, &n, e);
