@@ -12,7 +12,8 @@ static char *skip_blanks(char *s)
     return s;
 }
 
-/* "[1,0]<stdout>:" and "Thu Mar 14 10:11:12 2024<stdout>:": whatever stands before the name of the stream is the launcher's. */
+/* "[1,0]<stdout>:" and "Thu Mar 14 10:11:12 2024<stdout>:": whatever stands before the name of the
+ * stream is the launcher's. */
 static char *behind_stream(char *s)
 {
     static const char *const names[] = {"<stdout>:", "<stderr>:", "<stddiag>:"};
@@ -50,7 +51,7 @@ static char *behind_date(char *s)
     return end ? end : s;
 }
 
-/* "[0] ", "[node-1:0] ": but not of a line whose rest begins with nothing that nccl-tests prints. */
+/* "[0] ", "[node-1:0] ". */
 static char *behind_brackets(char *s)
 {
     char *end = *s == '[' ? strchr(s, ']') : NULL;

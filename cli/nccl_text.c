@@ -141,7 +141,8 @@ static int header_line(struct test *t, const struct nccl_line_words *w, struct e
     return 0;
 }
 
-/* "#  Rank  0 Group  0 Pid   1234 on     node-1 device  0 [0x07] NVIDIA A100-SXM4-80GB"; no Group before 2.13 */
+/* "#  Rank  0 Group  0 Pid   1234 on     node-1 device  0 [0x07] NVIDIA A100-SXM4-80GB"; no Group
+ * before 2.13 */
 static int rank_line(struct test *t, const struct nccl_line_words *w, struct err *e)
 {
     struct rank r = {.pid = -1};
@@ -363,7 +364,8 @@ static size_t name_at(const char *s, const char *name)
     return isalpha((unsigned char)*s) ? 0 : (size_t)(s - from);
 }
 
-/* The one collective that the file's name has in it as words of their own; "" for none, and for two. */
+/* The one collective that the file's name has in it as words of their own; "" for none, and for
+ * two. */
 static const char *name_in_path(const char *path)
 {
     const char *slash = strrchr(path, '/'), *from = slash ? slash + 1 : path, *found = "";

@@ -16,7 +16,8 @@ static int by_text(const void *x, const void *y)
     return order ? order : (a->at.n_base > b->at.n_base) - (a->at.n_base < b->at.n_base);
 }
 
-/* The first of the later ones of two that are alike, in the document's order; NULL: all differ. `list` is sorted. */
+/* The first of the later ones of two that are alike, in the document's order; NULL: all differ.
+ * `list` is sorted. */
 static const struct member *first_repeat(const struct member *list, size_t n,
                                          const struct member **of)
 {

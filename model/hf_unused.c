@@ -1,9 +1,11 @@
-/* Keys of a config.json that a type does not read, and that would be other tensors in a type that does.
+/* Keys of a config.json that a type does not read, and that would be other tensors in a type that
+ * does.
  *
- * A published file has tens of keys that no reader asks for, most of which change no tensor. Those of interest are listed here, by what
- * they say: a file of a dense type with a number of experts, or one with another type's name for the heads of keys and values, asks
- * for layers that are not built, and its reader should know. A key is no news where it is null, false, 0 or empty, and where it says
- * what the layers are. */
+ * A published file has tens of keys that no reader asks for, most of which change no tensor. Those
+ * of interest are listed here, by what they say: a file of a dense type with a number of experts,
+ * or one with another type's name for the heads of keys and values, asks for layers that are not
+ * built, and its reader should know. A key is no news where it is null, false, 0 or empty, and
+ * where it says what the layers are. */
 #include "model/hf.h"
 
 #include <stdio.h>
@@ -99,8 +101,8 @@ static uint64_t own(const struct hf *h, const struct unit_class *c, enum meaning
     return 0;
 }
 
-/* Does some kind of layer have what the key says? The width of a dense MLP is no news where all layers have experts: published files
- * of such types state it. */
+/* Does some kind of layer have what the key says? The width of a dense MLP is no news where all
+ * layers have experts: published files of such types state it. */
 static bool as_built(const struct hf *h, enum meaning says, const struct json_at *at)
 {
     bool dense = false;
