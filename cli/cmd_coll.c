@@ -239,16 +239,23 @@ static int suits(const struct asked *q, const struct coll_table *t)
     return 2 * measured_here(q, t) + (t->call.nccl.one_process == q->calls[0].nccl.one_process);
 }
 
+/* Is it an owner's collective, which no measured table has? */
+static bool segments(enum coll_kind kind)
+{
+    return kind == COLL_SEGMENT_GATHER || kind == COLL_SEGMENT_REDUCE;
+}
+
 static int read_measured(const char *path, const struct opts *o, struct asked *q, struct arena *a,
                          struct err *e)
 {
+    enum coll_kind kind = q->calls[0].kind;
     struct coll_table *list;
     struct json_at top;
     struct json j;
     size_t n;
     int status;
 
-    if (coll_file_load(&j, path, e))
+    if (coll_file_load(&j, path, segments(kind) ? NULL : coll_kind_nccl_name(kind), e))
         return -1;
     top = json_top(&j);
     status = coll_tables_read(&top, opts_get(o, "cluster")->text, true, a, &list, &n, e);
@@ -285,7 +292,7 @@ static int read_question(const struct opts *o, struct arena *a, struct asked *q,
     struct call *c = &q->calls[0];
     const char *ranks = opts_get(o, "ranks")->text, *cluster = opts_get(o, "cluster")->text,
                *measured = opts_get(o, "measured")->text;
-    bool segments;
+    bool owners;
 
     if (opts_positionals(o, 1, 1, "COLLECTIVE", e))
         return -1;
@@ -298,8 +305,8 @@ static int read_question(const struct opts *o, struct arena *a, struct asked *q,
         cluster_resize(&q->cluster, (uint32_t)opts_get(o, "nodes")->u64, e) ||
         read_nccl(o, &c->nccl, e))
         return -1;
-    segments = c->kind == COLL_SEGMENT_GATHER || c->kind == COLL_SEGMENT_REDUCE;
-    q->name = segments ? o->pos[0] : coll_kind_name(c->kind);
+    owners = segments(c->kind);
+    q->name = owners ? o->pos[0] : coll_kind_name(c->kind);
     c->n_ranks = q->cluster.n_nodes * q->cluster.gpus_per_node;
     if (ranks && read_ranks(ranks, c->n_ranks, a, c, e))
         return err_prefix(e, "--ranks");
@@ -307,15 +314,15 @@ static int read_question(const struct opts *o, struct arena *a, struct asked *q,
         (opts_get(o, "min")->set || opts_get(o, "max")->set || opts_get(o, "factor")->set))
         return err_set(e, ERR_USAGE,
                        "--measured has sizes of its own: no --min, --max or --factor");
-    if (!segments && (opts_get(o, "gather")->set || opts_get(o, "owners")->set))
+    if (!owners && (opts_get(o, "gather")->set || opts_get(o, "owners")->set))
         return err_set(e, ERR_USAGE, "--gather and --owners go with owner_gather and owner_reduce");
-    if (segments && opts_get(o, "algo")->set)
+    if (owners && opts_get(o, "algo")->set)
         return err_set(e, ERR_USAGE, "--algo is NCCL's choice; who hands on what of %s is --gather",
                        q->name);
     if (c->n_ranks < 2)
         return err_set(e, ERR_INVALID, "%s over 1 rank, expected at least 2 (--nodes, --ranks)",
                        q->name);
-    c->algo = segments ? (enum coll_algo)opts_get(o, "gather")->u64 : ALGO_RING;
+    c->algo = owners ? (enum coll_algo)opts_get(o, "gather")->u64 : ALGO_RING;
     c->n_owners = (uint32_t)opts_get(o, "owners")->u64;
     c->piece_bytes = opts_get(o, "piece")->u64;
     q->n_nodes = count_nodes(q);
@@ -337,6 +344,7 @@ static const struct table_col cols[] = {
     {"alone_us", "alone us", TABLE_FIXED, 2, TABLE_AUTO},
     {"measured_us", "measured us", TABLE_FIXED, 2, TABLE_AUTO},
     {"error_percent", "error %", TABLE_FIXED, 1, TABLE_AUTO},
+    {"distrust", "set apart", TABLE_TEXT, 0, TABLE_AUTO},
     {"channels", NULL, TABLE_INT, 0, TABLE_AUTO},
 };
 
@@ -361,14 +369,11 @@ static size_t sizes(const struct opts *o, const struct asked *q, uint64_t *out, 
 
 static const char *algorithm(const struct asked *q, const struct call_time *t)
 {
-    enum coll_kind k = q->calls[0].kind;
-
-    return k == COLL_SEGMENT_GATHER || k == COLL_SEGMENT_REDUCE ? coll_algo_name(t->algo)
-                                                                : nccl_algo_name(t->nccl.algo);
+    return segments(q->calls[0].kind) ? coll_algo_name(t->algo) : nccl_algo_name(t->nccl.algo);
 }
 
 static void fill(struct table *t, const struct asked *q, uint64_t bytes, const struct call_time *x,
-                 double measured_us)
+                 double measured_us, const char *distrust)
 {
     double us = (double)x->end_ps / 1e6, algbw = (double)bytes / us / 1e3;
     bool covered;
@@ -390,6 +395,7 @@ static void fill(struct table *t, const struct asked *q, uint64_t bytes, const s
         table_set_double(t, "measured_us", measured_us);
         table_set_double(t, "error_percent", 100 * (us / measured_us - 1));
     }
+    table_set_str(t, "distrust", distrust);
 }
 
 static int predict(struct asked *q, const uint64_t *size, size_t n, struct table *t, struct err *e)
@@ -404,7 +410,11 @@ static int predict(struct asked *q, const uint64_t *size, size_t n, struct table
             q->calls[k].n_bytes = size[i];
         if (call_times(&q->cluster, q->calls, q->n_calls, out, e))
             return -1;
-        fill(t, q, size[i], &out[0], !m ? 0 : in_place ? m->inplace_us : m->time_us);
+        fill(t, q, size[i], &out[0],
+             !m         ? 0
+             : in_place ? m->inplace_us
+                        : m->time_us,
+             m ? m->distrust : NULL);
     }
     return 0;
 }
@@ -422,7 +432,7 @@ static int plot(const char *prefix, const struct asked *q, const struct table *t
                band = cell[6].v.d / 100;
 
         p[i] = (struct plot_point){bytes, busbw, busbw / (1 + band), busbw * (1 + band)};
-        if (cell[8].state == TABLE_DOUBLE)
+        if (cell[8].state == TABLE_DOUBLE && cell[10].state != TABLE_STR)
             m[all.n_measured++] = (struct plot_point){bytes, busbw * us / cell[8].v.d, 0, 0};
     }
     all.title =
@@ -475,6 +485,15 @@ static void print(const struct asked *q, const struct table *t, enum table_forma
     table_print(t, f, out);
 }
 
+/* Is a row of the measured table set apart? */
+static bool any_apart(const struct asked *q)
+{
+    for (size_t i = 0; q->measured && i < q->measured->n_rows; i++)
+        if (q->measured->rows[i].distrust)
+            return true;
+    return false;
+}
+
 static int coll(const struct opts *o, struct arena *a, int argc, char **argv, struct strbuf *out,
                 struct err *e)
 {
@@ -495,6 +514,7 @@ static int coll(const struct opts *o, struct arena *a, int argc, char **argv, st
     memcpy(shown, cols, sizeof(cols));
     for (size_t i = 0; i < N_COLS; i++)
         if ((q->n_calls == 1 && !strcmp(cols[i].key, "alone_us")) ||
+            (!any_apart(q) && !strcmp(cols[i].key, "distrust")) ||
             (!q->measured &&
              (!strcmp(cols[i].key, "measured_us") || !strcmp(cols[i].key, "error_percent"))))
             shown[i].head = NULL;

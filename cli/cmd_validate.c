@@ -78,7 +78,7 @@ static int read_file(const char *path, const char *fallback, struct arena *a, st
     struct json j;
     int status;
 
-    if (coll_file_load(&j, path, e))
+    if (coll_file_load(&j, path, NULL, e))
         return -1;
     status = read_document(&j, fallback, a, v, e);
     json_release(&j);
@@ -266,9 +266,16 @@ static void print_skipped(const struct validation *v, struct strbuf *out)
     for (size_t i = 0; i < v->steps.n; i++)
         if (v->steps.rows[i].skipped)
             strbuf_printf(out, "skipped %s: %s\n", v->steps.rows[i].id, v->steps.rows[i].skipped);
-    for (size_t i = 0; i < v->n_tables; i++)
-        if (v->tables[i].skipped)
-            strbuf_printf(out, "skipped %s: %s\n", v->tables[i].id, v->tables[i].skipped);
+    for (size_t i = 0; i < v->n_tables; i++) {
+        const struct coll_table *t = &v->tables[i];
+
+        if (t->skipped)
+            strbuf_printf(out, "skipped %s: %s\n", t->id, t->skipped);
+        for (size_t k = 0; k < t->n_rows; k++)
+            if (t->rows[k].contradicts)
+                strbuf_printf(out, "set apart %s, %llu bytes: %s\n", t->id,
+                              (unsigned long long)t->rows[k].n_bytes, t->rows[k].distrust);
+    }
 }
 
 static void print(const struct validation *v, enum table_format f, bool with_rows, int argc,

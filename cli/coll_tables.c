@@ -1,5 +1,6 @@
 #include "cli/coll_tables.h"
 
+#include "cli/coll_check.h"
 #include "cli/nccl_text.h"
 #include "core/file.h"
 #include "core/suggest.h"
@@ -59,6 +60,15 @@ int coll_kind_parse(const char *name, enum coll_kind *out, struct err *e)
         return -1;
     *out = kinds[at];
     return 0;
+}
+
+const char *coll_kind_nccl_name(enum coll_kind kind)
+{
+    size_t i = 0;
+
+    while (kinds[i] != kind)
+        BUG_ON(!coll_kind_names[++i]);
+    return coll_kind_names[i];
 }
 
 int coll_or_owners_parse(const char *name, enum coll_kind *out, struct err *e)
@@ -155,7 +165,8 @@ static const char *line_of(const struct coll_table *t, const struct table_shape 
 static int find_cluster(struct coll_table *t, const struct table_shape *s, const char *given,
                         bool always, struct arena *a, struct err *e)
 {
-    const char *what = bundled(t->cluster_name) && !always ? t->cluster_name : given;
+    bool own = bundled(t->cluster_name) && !always;
+    const char *what = own ? t->cluster_name : given;
     uint64_t per_node = s->gpus_per_node ? s->gpus_per_node : (s->gpus + s->nodes - 1) / s->nodes;
     uint32_t *ranks;
 
@@ -165,6 +176,9 @@ static int find_cluster(struct coll_table *t, const struct table_shape *s, const
         return 0;
     if (cluster_load(what, a, &t->cluster, e))
         return -1;
+    if (own && per_node > cluster_domain_gpus(&t->cluster))
+        return err_set(e, ERR_INVALID, "%llu GPUs a node, and a node of its cluster %s has %u",
+                       (unsigned long long)per_node, what, t->cluster.gpus_per_node);
     if (per_node > cluster_domain_gpus(&t->cluster)) {
         t->skipped = arena_printf(a, "%llu GPUs a node, and a node of %s has %u",
                                   (unsigned long long)per_node, what, t->cluster.gpus_per_node);
@@ -189,7 +203,61 @@ static int find_cluster(struct coll_table *t, const struct table_shape *s, const
 
 /* ---- reading ---- */
 
-static int read_row(const struct json_at *at, struct coll_row *r, struct arena *a, struct err *e)
+/* A number of the row as its shortest text has it, to within a unit of the last digit: people cut digits off. False when it is not
+ * there. */
+static bool printed(const struct json_at *at, const char *key, struct nccl_number *out)
+{
+    struct json_at member;
+    char text[40];
+
+    if (!json_opt(at, key, &member) || !cJSON_IsNumber(member.node))
+        return false;
+    snprintf(text, sizeof(text), "%.15g", member.node->valuedouble);
+    if (!nccl_number_parse(text, out))
+        return false;
+    out->half *= 2;
+    return true;
+}
+
+/* What the row says twice: bandwidths beside times, a time beside the least and the largest one. A contradiction sets it apart. */
+static int check_row(const struct json_at *at, const struct coll_table *t, struct coll_row *r,
+                     struct arena *a, struct err *e)
+{
+    static const char *const keys[2][3] = {
+        {"time_us", "algbw_GBps", "busbw_GBps"},
+        {"inplace_time_us", "inplace_algbw_GBps", "inplace_busbw_GBps"}};
+    struct nccl_number time, algbw, busbw;
+    double least, most, rate;
+    char why[COLL_CHECK_WHY] = "";
+
+    for (int k = 0; k < 2; k++) {
+        if (json_double_or(at, keys[k][1], 0, 1e9, 0, &rate, e) ||
+            json_double_or(at, keys[k][2], 0, 1e9, 0, &rate, e))
+            return -1;
+        bool alg = printed(at, keys[k][1], &algbw), bus = printed(at, keys[k][2], &busbw);
+
+        if (printed(at, keys[k][0], &time))
+            coll_rates_agree(t->call.kind, t->call.n_ranks, r->n_bytes, &time, alg ? &algbw : NULL,
+                             bus ? &busbw : NULL, why);
+        else if (alg || bus)
+            return json_err(at, ERR_INVALID, e, "has %s without %s", keys[k][alg ? 1 : 2],
+                            keys[k][0]);
+    }
+    if (json_double_or(at, "min_us", 1e-3, 1e12, r->time_us, &least, e) ||
+        json_double_or(at, "max_us", 1e-3, 1e12, r->time_us, &most, e))
+        return -1;
+    if (least > r->time_us || most < r->time_us)
+        snprintf(why, sizeof(why), "time_us is %.6g, %s %.6g", r->time_us,
+                 least > r->time_us ? "below min_us" : "above max_us",
+                 least > r->time_us ? least : most);
+    r->contradicts = *why && !r->distrust;
+    if (r->contradicts)
+        r->distrust = arena_printf(a, "contradicts itself: %s", why);
+    return 0;
+}
+
+static int read_row(const struct json_at *at, const struct coll_table *t, struct coll_row *r,
+                    struct arena *a, struct err *e)
 {
     static const char *const keys[] = {"bytes",
                                        "time_us",
@@ -209,23 +277,33 @@ static int read_row(const struct json_at *at, struct coll_row *r, struct arena *
         json_double_or(at, "inplace_time_us", 1e-3, 1e12, 0, &r->inplace_us, e) ||
         json_str_or(at, "distrust", NULL, &why, e))
         return -1;
+    if (why && !*why)
+        return json_err(at, ERR_INVALID, e, "has an empty distrust, expected why");
     r->distrust = why ? arena_strdup(a, why) : NULL;
-    return 0;
+    return check_row(at, t, r, a, e);
 }
 
 static int read_rows(const struct json_at *at, struct coll_table *t, struct arena *a, struct err *e)
 {
-    struct json_at list, it;
-    size_t n;
+    struct json_at list, it, first;
+    size_t n, wrong = 0;
 
     if (json_array(at, "rows", &list, &n, e))
         return -1;
     if (!n)
         return json_err(&list, ERR_INVALID, e, "is empty, expected measured sizes");
     t->rows = ARENA_NEW(a, struct coll_row, n);
-    for (bool ok = json_first(&list, &it); ok; ok = json_next(&it))
-        if (read_row(&it, &t->rows[t->n_rows++], a, e))
+    for (bool ok = json_first(&list, &it); ok; ok = json_next(&it)) {
+        struct coll_row *r = &t->rows[t->n_rows++];
+
+        if (read_row(&it, t, r, a, e))
             return -1;
+        if (r->contradicts && !wrong++)
+            first = it;
+    }
+    if (2 * wrong > n) /* no slip of a row: another collective, other ranks, other units */
+        return json_err(&first, ERR_INVALID, e, "%s; so do %zu of %zu rows",
+                        t->rows[first.index].distrust, wrong, n);
     return 0;
 }
 
@@ -291,6 +369,10 @@ static int read_table(const struct json_at *at, const char *cluster, bool always
         return json_err(at, ERR_INVALID, e, "has %llu gpus on %llu nodes of %llu",
                         (unsigned long long)s.gpus, (unsigned long long)s.nodes,
                         (unsigned long long)s.gpus_per_node);
+    if (s.gpus % s.nodes)
+        return json_err(at, ERR_INVALID, e,
+                        "has %llu gpus on %llu nodes, expected equally many a node",
+                        (unsigned long long)s.gpus, (unsigned long long)s.nodes);
     if (coll_kind_parse(t->collective, &t->call.kind, e) ||
         (forced && nccl_algo_parse(forced, &t->call.nccl.algos, e)))
         return err_prefix(e, "'%s': %s", at->file, at->path);
@@ -304,7 +386,7 @@ static int read_table(const struct json_at *at, const char *cluster, bool always
     return 0;
 }
 
-int coll_file_load(struct json *j, const char *path, struct err *e)
+int coll_file_load(struct json *j, const char *path, const char *asked, struct err *e)
 {
     struct strbuf table;
     size_t len;
@@ -313,15 +395,17 @@ int coll_file_load(struct json *j, const char *path, struct err *e)
 
     if (file_read(path, JSON_MAX_BYTES, &text, &len, e))
         return -1;
-    if (!nccl_text_here(text, len)) {
-        status = json_parse(j, path, text, len, e);
-        mem_free(text);
-        return status;
-    }
     strbuf_init(&table);
-    status = nccl_text_to_json(path, text, &table, e) || json_parse(j, path, table.s, table.len, e)
-                 ? -1
-                 : 0;
+    if (!nccl_text_here(text, len))
+        status = json_parse(j, path, text, len, e);
+    else if (strlen(text) < len)
+        status =
+            err_set(e, ERR_PARSE, "'%s': a NUL byte at %zu, expected text", path, strlen(text));
+    else
+        status = nccl_text_to_json(path, text, asked, &table, e) ||
+                         json_parse(j, path, table.s, table.len, e)
+                     ? -1
+                     : 0;
     strbuf_release(&table);
     mem_free(text);
     return status;
@@ -337,7 +421,7 @@ int coll_tables_read(const struct json_at *top, const char *cluster, bool always
 {
     struct json_at it;
 
-    if (json_is_array(top, n, e))
+    if (json_is_array(top, n, e) || json_distinct(top, "id", e))
         return -1;
     *list = ARENA_NEW(a, struct coll_table, *n);
     *n = 0;

@@ -14,6 +14,7 @@ struct coll_row {
     uint64_t n_bytes;
     double time_us, inplace_us; /* inplace_us 0: not given */
     const char *distrust;       /* why this row is scored apart, or NULL */
+    bool contradicts;           /* ... found by reading, not said by the file */
     double predicted_us;        /* set by coll_table_predict() */
     struct nccl_time nccl;
 };
@@ -33,14 +34,17 @@ struct coll_table {
 int coll_kind_parse(const char *name, enum coll_kind *out, struct err *e);
 /* ... or owner_gather, owner_reduce, which no measured table has. */
 int coll_or_owners_parse(const char *name, enum coll_kind *out, struct err *e);
+/* "alltoall", "sendrecv": what nccl-tests calls it. Not of owner collectives. */
+const char *coll_kind_nccl_name(enum coll_kind kind);
 /* The names that nccl-tests knows, for messages and options; NULL-terminated. */
 extern const char *const coll_kind_names[];
 /* "Ring" -> its bit; without case. -1 and the nearest name in *e. */
 int nccl_algo_parse(const char *name, uint32_t *bit, struct err *e);
 int nccl_protocol_parse(const char *name, uint32_t *bit, struct err *e);
 
-/* A file of tables or of steps, or what nccl-tests printed (cli/nccl_text.h). */
-int coll_file_load(struct json *j, const char *path, struct err *e);
+/* A file of tables or of steps, or what nccl-tests printed (cli/nccl_text.h). `asked`: the collective that a log which does not say
+ * so itself is of, or NULL. */
+int coll_file_load(struct json *j, const char *path, const char *asked, struct err *e);
 /* Is this JSON a file of tables (an array), not one of steps? */
 bool coll_tables_here(const struct json_at *top);
 /* All tables of the document. `cluster`: one as on the command line, or NULL: for tables without a bundled one, or `always`. */

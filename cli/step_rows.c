@@ -33,7 +33,7 @@ int step_rows_open(const struct json_at *top, struct json_at *rows, struct err *
 
     return json_is_object(top, e) || json_only_keys(top, keys, 4, e) ||
                    json_enum(top, "format", formats, &format, e) ||
-                   json_array(top, "rows", rows, NULL, e)
+                   json_array(top, "rows", rows, NULL, e) || json_distinct(rows, "id", e)
                ? -1
                : 0;
 }
@@ -130,6 +130,22 @@ int step_row_with_setup(const struct json_at *at, struct step_row *m, struct are
     return status ? err_prefix(e, "'%s': row '%s'", at->file, m->id) : 0;
 }
 
+/* What no run can have: a share above all, a largest value below the mean. */
+static int check_value(const struct json_at *at, const struct step_row *m, struct err *e)
+{
+    struct json_at value;
+
+    if (json_get(at, "value", &value, e))
+        return -1;
+    if (m->metric == MFU && m->value > 1)
+        return json_err(&value, ERR_INVALID, e,
+                        "is %.6g, expected a fraction, at most 1: %.6g %% is %.6g", m->value,
+                        m->value, m->value / 100);
+    if (m->metric == BALANCE && m->value < 1)
+        return json_err(&value, ERR_INVALID, e, "is %.6g, expected max/mean, at least 1", m->value);
+    return 0;
+}
+
 int step_row_read(const struct json_at *at, struct step_row *m, struct arena *a, struct err *e)
 {
     static const char *const keys[] = {"id",     "model",     "cluster", "nodes", "gpus",
@@ -156,6 +172,8 @@ int step_row_read(const struct json_at *at, struct step_row *m, struct arena *a,
         json_double(at, "value", JSON_ABOVE_0, INFINITY, &m->value, e))
         return -1;
     m->metric = (enum step_metric)metric;
+    if (check_value(at, m, e))
+        return -1;
     if (why && !*why)
         return err_set(e, ERR_INVALID, "'%s': row '%s': distrust is empty, expected why", at->file,
                        m->id);

@@ -1,7 +1,9 @@
 /* ballast topo --calibrate: a cluster's constants of NCCL from measured tables, by least squares of ln(predicted/measured).
  *
- * Every constant has a physical range and a weak prior at its present value; those that no row reacts to are left as they are. What
- * is reported beside each: its standard error from the tables alone, so that a reader sees what they cannot tell. */
+ * Every constant has a physical range and a prior of 50 % at its present value. A constant is moved when the rows tell it: when its
+ * standard error, the other constants being uncertain as the rows and their priors leave them, is less than half the prior's, and
+ * less than the change. All others are kept as they are, to the bit: no row reacts to them, or the rows tell them only together with
+ * others (the base and the steps of one protocol over one number of ranks, say), or what the rows say agrees with the description. */
 #include "cli/topo.h"
 
 #include "cli/coll_tables.h"
@@ -77,6 +79,14 @@ static double *constant(struct cluster *c, size_t i)
     return (double *)((char *)c + tunables[i].offset);
 }
 
+/* What the rows tell of a constant. */
+enum verdict { NO_ROW, TOGETHER, AGREES, MOVED };
+struct told {
+    enum verdict verdict;
+    double spread; /* standard error of ln(value); not for NO_ROW */
+    bool at_bound;
+};
+
 struct fitting {
     struct cluster *c;
     struct coll_table *tables;
@@ -84,6 +94,8 @@ struct fitting {
     size_t without;          /* a table that is left out; SIZE_MAX: none */
     size_t free[N_TUNABLES]; /* indices of the constants that are searched for */
     size_t n_free;
+    struct cluster before;        /* the description as it was given */
+    struct told told[N_TUNABLES]; /* by fit() */
 };
 
 static bool over_nodes(const struct coll_table *t)
@@ -200,7 +212,8 @@ static void fill_in(struct cluster *c, const struct fitting *f)
     }
 }
 
-static int fit(struct fitting *f, struct leastsq_param *p, struct err *e)
+/* Searches the free constants; p: [n_free]. */
+static int search(struct fitting *f, struct leastsq_param *p, struct err *e)
 {
     struct leastsq q = {.residuals = residuals,
                         .ctx = f,
@@ -217,7 +230,75 @@ static int fit(struct fitting *f, struct leastsq_param *p, struct err *e)
         /* a description may start at or beyond a range's end */
         p[k].start = fmin(fmax(x, t->lo * 1.001), t->hi * 0.999);
     }
-    if (leastsq_fit(&q, p, f->n_free, e))
+    return f->n_free ? leastsq_fit(&q, p, f->n_free, e) : 0;
+}
+
+/* Gives the constants that are not searched for the values of the description, and the others where a search starts. */
+static void restart(struct fitting *f)
+{
+    bool searched[N_TUNABLES] = {false};
+
+    for (size_t k = 0; k < f->n_free; k++)
+        searched[f->free[k]] = true;
+    for (size_t i = 0; i < N_TUNABLES; i++) {
+        double was = *constant(&f->before, i);
+
+        *constant(f->c, i) = searched[i] && was <= 0 ? tunables[i].start : was;
+    }
+}
+
+/* Keeps what moved by no more than its standard error: takes it off the free ones. What the description left out has no value to
+ * agree with. False: all moved further. */
+static bool keep_what_agrees(struct fitting *f, const struct leastsq_param *p)
+{
+    size_t n = 0, before = f->n_free;
+
+    for (size_t k = 0; k < before; k++) {
+        size_t i = f->free[k];
+        double was = *constant(&f->before, i);
+
+        f->told[i].at_bound = p[k].at_bound;
+        if (was > 0 && fabs(log(p[k].value / was)) <= f->told[i].spread)
+            f->told[i].verdict = AGREES;
+        else
+            f->free[n++] = i;
+    }
+    f->n_free = n;
+    return n < before;
+}
+
+/* Fits what the rows tell; f->told says what became of each constant, f->free which moved. ERR_INVALID: the rows tell none. */
+static int fit(struct fitting *f, struct err *e)
+{
+    struct leastsq_param p[N_TUNABLES];
+    size_t n = 0;
+
+    memset(f->told, 0, sizeof(f->told));
+    find_free(f);
+    if (search(f, p, e))
+        return -1;
+    for (size_t k = 0; k < f->n_free; k++) {
+        size_t i = f->free[k];
+        bool told = p[k].spread < prior / 2;
+
+        f->told[i] = (struct told){.verdict = told ? MOVED : TOGETHER, .spread = p[k].spread};
+        p[n] = p[k];
+        f->free[n] = i;
+        n += told;
+    }
+    if (!n)
+        return err_set(e, ERR_INVALID,
+                       "%zu row%s tell%s none of the constants of %s from the others: nothing to "
+                       "fit; measure more sizes, collectives or numbers of ranks",
+                       n_rows(f), n_rows(f) == 1 ? "" : "s", n_rows(f) == 1 ? "s" : "", f->c->name);
+    f->n_free = n;
+    while (keep_what_agrees(f, p)) {
+        restart(f);
+        if (search(f, p, e))
+            return -1;
+    }
+    restart(f);
+    if (search(f, p, e))
         return -1;
     for (size_t k = 0; k < f->n_free; k++)
         *constant(f->c, f->free[k]) = p[k].value;
@@ -298,38 +379,50 @@ static const struct table_col constant_cols[] = {
     {"before", "before", TABLE_FIXED, 3, TABLE_AUTO},
     {"fitted", "fitted", TABLE_FIXED, 3, TABLE_AUTO},
     {"spread_percent", "+-%", TABLE_FIXED, 0, TABLE_AUTO},
+    {"kept", NULL, TABLE_BOOL, 0, TABLE_AUTO},
     {"says", "what the tables say", TABLE_TEXT, 0, TABLE_AUTO},
 };
 
-static const char *says(const struct leastsq_param *p)
+static const char *says(const struct told *t)
 {
-    if (p->at_bound)
-        return "at the end of its physical range: the model lacks something here";
-    if (!(p->spread < 0.5))
-        return fabs(log(p->value / p->start)) < 0.3
-                   ? "not told: kept near where it was"
-                   : "not told, and moved with others: measure more, or fix it by hand";
-    return p->spread > 0.15 ? "roughly" : "well";
+    switch (t->verdict) {
+    case NO_ROW:
+        return "no row reacts to it: kept";
+    case TOGETHER:
+        return "not told apart from others: kept";
+    case AGREES:
+        return "agrees: kept";
+    case MOVED:
+        break;
+    }
+    return t->at_bound        ? "at the end of its physical range: the model lacks something here"
+           : t->spread > 0.15 ? "roughly"
+                              : "well";
 }
 
-static void report_constants(const struct fitting *f, const struct cluster *before,
-                             const struct leastsq_param *p, struct arena *a, struct table *t)
+/* Every constant that the description has or the fit gives it. */
+static void report_constants(const struct fitting *f, struct arena *a, struct table *t)
 {
     table_init(t, constant_cols, sizeof(constant_cols) / sizeof(constant_cols[0]));
-    for (size_t k = 0; k < f->n_free; k++) {
-        const struct tunable *x = &tunables[f->free[k]];
+    for (size_t i = 0; i < N_TUNABLES; i++) {
+        const struct tunable *x = &tunables[i];
         bool time = x->hi<0.01, rate = x->hi> 1e6;
         double unit = time ? US : rate ? 1e9 : 1;
+        double was = *constant((struct cluster *)&f->before, i), is = *constant(f->c, i);
 
+        if (is <= 0)
+            continue;
         table_row(t);
         table_set_str(t, "constant",
                       *x->part ? arena_printf(a, "%s.%s", x->path, x->part) : x->path);
         table_set_str(t, "unit", time ? "us" : rate ? "GB/s" : "");
-        table_set_double(t, "before", *constant((struct cluster *)before, f->free[k]) / unit);
-        table_set_double(t, "fitted", p[k].value / unit);
-        if (isfinite(p[k].spread))
-            table_set_double(t, "spread_percent", 100 * p[k].spread);
-        table_set_str(t, "says", says(&p[k]));
+        if (was > 0)
+            table_set_double(t, "before", was / unit);
+        table_set_double(t, "fitted", is / unit);
+        if (f->told[i].verdict != NO_ROW)
+            table_set_double(t, "spread_percent", 100 * f->told[i].spread);
+        table_set_bool(t, "kept", f->told[i].verdict != MOVED);
+        table_set_str(t, "says", says(&f->told[i]));
     }
 }
 
@@ -348,17 +441,15 @@ static struct score report_tables(const struct fitting *f, const char *suffix, s
 }
 
 /* Each table predicted by a fit to all others. */
-static int leave_one_out(const struct fitting *f, const struct cluster *before, struct arena *a,
-                         struct table *t, struct errors *errors, struct progress *done,
-                         struct err *e)
+static int leave_one_out(const struct fitting *f, struct arena *a, struct table *t,
+                         struct errors *errors, struct progress *done, struct err *e)
 {
-    struct leastsq_param p[N_TUNABLES];
     struct score all = {0};
 
     if (f->n_tables < 2)
         return err_set(e, ERR_INVALID, "--leave-one-out needs two tables or more");
     for (size_t i = 0; i < f->n_tables; i++) {
-        struct cluster c = *before;
+        struct cluster c = f->before;
         struct fitting one = *f;
         struct score s;
 
@@ -367,9 +458,9 @@ static int leave_one_out(const struct fitting *f, const struct cluster *before, 
         one.c = &c;
         one.without = i;
         progress_next(done, arena_printf(a, "without %s", f->tables[i].id));
-        find_free(&one);
-        if (fit(&one, p, e))
-            return -1;
+        fill_in(&c, &one);
+        if (fit(&one, e))
+            return err_prefix(e, "without %s", f->tables[i].id);
         s = score_of(&one, i);
         errors_add(errors, &f->tables[i]);
         score_row(t, arena_printf(a, "%s, left out", f->tables[i].id), &s, true);
@@ -391,7 +482,7 @@ static int read_files(const struct topo_calibration *k, struct fitting *f, struc
         size_t n;
         int rc;
 
-        if (coll_file_load(&j, k->files[i], e))
+        if (coll_file_load(&j, k->files[i], NULL, e))
             return -1;
         top = json_top(&j);
         rc = coll_tables_read(&top, k->cluster, true, a, &more, &n, e);
@@ -431,18 +522,15 @@ int topo_calibrate(const struct topo_calibration *k, struct cluster *c, struct a
                    struct table *constants, struct table *scores, struct err *e)
 {
     struct fitting f = {.c = c, .without = SIZE_MAX};
-    struct leastsq_param p[N_TUNABLES];
     struct errors errors = {0};
     struct progress done;
-    struct cluster before;
     struct score all, was;
     size_t n_fits = 1;
     int status;
 
     if (read_files(k, &f, a, e))
         return -1;
-    fill_in(c, &f);
-    before = *c;
+    f.before = *c;
     table_init(scores, score_cols, score_n_cols);
     predict(&f);
     all = report_tables(&f, ", before", a, scores);
@@ -451,10 +539,10 @@ int topo_calibrate(const struct topo_calibration *k, struct cluster *c, struct a
         n_fits += !f.tables[i].skipped;
     progress_begin(&done, "fit", n_fits);
     progress_next(&done, "all tables");
-    find_free(&f);
-    if (fit(&f, p, e))
+    fill_in(c, &f);
+    if (fit(&f, e))
         return -1;
-    report_constants(&f, &before, p, a, constants);
+    report_constants(&f, a, constants);
     was = all;
     all = report_tables(&f, "", a, scores);
     if (all.sum_abs[SCORE_ALL] > 1.05 * was.sum_abs[SCORE_ALL])
@@ -465,7 +553,7 @@ int topo_calibrate(const struct topo_calibration *k, struct cluster *c, struct a
             all.sum_abs[SCORE_ALL] / (double)all.n[SCORE_ALL],
             was.sum_abs[SCORE_ALL] / (double)was.n[SCORE_ALL]);
     score_row(scores, "all, fitted", &all, true);
-    status = k->leave_one_out ? leave_one_out(&f, &before, a, scores, &errors, &done, e) : 0;
+    status = k->leave_one_out ? leave_one_out(&f, a, scores, &errors, &done, e) : 0;
     progress_end(&done);
     if (status)
         return -1;

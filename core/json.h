@@ -130,6 +130,10 @@ int json_enum_or(const struct json_at *at, const char *key, const char *const *n
 int json_quantity_or(const struct json_at *at, const char *key, enum units_kind kind, double lo,
                      double hi, double dflt, double *out, struct err *e);
 
+/* Elements of an array that are told apart by the text of their member `key`: ERR_INVALID names the first that is empty or is an
+ * earlier one's, and that one. Elements without such a text are left to their reader. O(n log n). */
+int json_distinct(const struct json_at *array, const char *key, struct err *e);
+
 /* Building. `to` is an object, or an array with key = NULL. The container calls return the new child. */
 cJSON *json_new_object(void);
 cJSON *json_new_array(void);

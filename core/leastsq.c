@@ -54,13 +54,14 @@ static int residuals(void *ctx, int m, int n, const double *u, double *out, int 
     return 0;
 }
 
-/* Standard errors of ln(value): the diagonal of the inverse of J'J over rows alone, times the noise. A parameter whose
- * column is a combination of others (or nothing) has none. Gauss-Jordan with pivoting on at most some tens of parameters. */
+/* Standard errors of ln(value): the diagonal of the inverse of J'J / noise^2 + 1 / prior^2, J being the rows' slopes at the result.
+ * With the prior the matrix is positive whatever the rows tell, and another parameter is uncertain within its prior, not beyond.
+ * Gauss-Jordan with pivots on the diagonal, on at most some tens of parameters. */
 static void spreads(const struct search *s, size_t n)
 {
     size_t rows = s->q->n_rows;
-    double *base = MEM_NEW(double, rows), *moved = MEM_NEW(double, rows), sum = 0, noise;
-    double *j = MEM_NEW(double, rows *n), *a = MEM_NEW(double, n * 2 * n);
+    double *base = MEM_NEW(double, rows), *moved = MEM_NEW(double, rows), sum = 0;
+    double *j = MEM_NEW(double, rows *n), *a = MEM_NEW(double, n * 2 * n), noise = s->q->noise;
 
     for (size_t k = 0; k < n; k++)
         s->values[k] = s->p[k].value;
@@ -70,7 +71,8 @@ static void spreads(const struct search *s, size_t n)
 
         sum += r * r;
     }
-    noise = rows > n ? sqrt(sum / (double)(rows - n)) : s->q->noise;
+    if (rows > n) /* the model misses more than noise */
+        noise = fmax(noise, sqrt(sum / (double)(rows - n)));
     for (size_t k = 0; k < n; k++) {
         const double step = 1e-3;
 
@@ -86,10 +88,11 @@ static void spreads(const struct search *s, size_t n)
 
             for (size_t i = 0; i < rows; i++)
                 dot += j[i * n + x] * j[i * n + y];
-            a[x * 2 * n + y] = dot + (x == y ? 1e-9 : 0);
+            a[x * 2 * n + y] =
+                dot / (noise * noise) + (x == y ? 1 / (s->q->prior * s->q->prior) : 0);
             a[x * 2 * n + n + y] = x == y;
         }
-    for (size_t c = 0; c < n; c++) { /* symmetric and positive: pivots on the diagonal */
+    for (size_t c = 0; c < n; c++) {
         double pivot = a[c * 2 * n + c];
 
         for (size_t y = 0; y < 2 * n; y++)
@@ -103,11 +106,8 @@ static void spreads(const struct search *s, size_t n)
                 a[x * 2 * n + y] -= f * a[c * 2 * n + y];
         }
     }
-    for (size_t k = 0; k < n; k++) {
-        double v = a[k * 2 * n + n + k];
-
-        s->p[k].spread = v > 0 && v < 1e8 ? noise * sqrt(v) : INFINITY;
-    }
+    for (size_t k = 0; k < n; k++)
+        s->p[k].spread = sqrt(fmin(fmax(a[k * 2 * n + n + k], 0), s->q->prior * s->q->prior));
     mem_free(base);
     mem_free(moved);
     mem_free(j);

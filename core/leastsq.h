@@ -15,8 +15,9 @@
 struct leastsq_param {
     double lo, hi, start; /* 0 < lo < start < hi */
     double value;         /* result */
-    double
-        spread; /* result: standard error of ln(value) from the data alone; INFINITY: they say nothing */
+    /* Result: the standard error of ln(value), the other parameters being known as far as rows and priors tell them. It is no
+     * larger than `prior`; as large means that the rows say nothing. */
+    double spread;
     bool at_bound; /* result: within 1 % of lo or hi */
 };
 

@@ -23,7 +23,8 @@ enum {
     HF_MAX_HEADS = 1 << 20,
     HF_MAX_VOCAB = 1 << 28,
     HF_MAX_EXPERTS = 1 << 16,
-    HF_MAX_KINDS = 8
+    HF_MAX_KINDS = 8,
+    HF_MAX_LOOKED = 256 /* keys that the readers ask for */
 };
 
 /* Names in the checkpoint, without ".weight" and ".bias". "=name": the whole name, which has no such end. Inside layers
@@ -62,7 +63,16 @@ struct hf_layer {
 };
 
 struct hf_family;
+#define HF_DIM_EVEN UINT32_MAX
+
+/* Members of the document that were asked for (hf_keys.c). */
+struct hf_looked {
+    const cJSON *at[HF_MAX_LOOKED];
+    size_t n;
+};
+
 struct hf {
+    struct hf_looked *looked;
     struct json_at top,
         outer; /* the object with the keys; the document, where that is text_config */
     const struct hf_family *fam;
@@ -118,7 +128,7 @@ struct hf_family {
     int (*read)(struct hf *h, struct err *e);
     uint32_t traits;
     uint32_t kv_heads;           /* when absent; 0: as many as heads */
-    uint32_t head_dim;           /* when absent; 0: hidden/heads */
+    uint32_t head_dim;           /* when absent; 0: hidden/heads; HF_DIM_EVEN: always that */
     uint32_t heads, vocab;       /* when absent; 0: required */
     uint32_t window, full_every; /* when absent: tokens; every n-th layer sees all, 0: none does */
     uint32_t mtp;                /* layers of multi-token prediction when no key says */
@@ -137,6 +147,8 @@ bool hf_has(const struct hf *h, const char *key, struct json_at *at);
 int hf_per_layer(const struct hf *h, const struct json_at *list, struct err *e);
 /* Is the key there at all, if only as null? */
 bool hf_written(const struct hf *h, const char *key);
+/* Was this member of h->top asked for, by hf_has() or a function below? */
+bool hf_looked_at(const struct hf *h, const struct json_at *member);
 int hf_size(const struct hf *h, const char *key, uint64_t max, uint64_t *out, struct err *e);
 int hf_size_or(const struct hf *h, const char *key, uint64_t lo, uint64_t max, uint64_t dflt,
                uint64_t *out, struct err *e);
@@ -153,7 +165,8 @@ int hf_act(const struct hf *h, const char *key, const char *dflt, const enum act
            size_t n_known, enum act_kind *out, struct err *e);
 /* num_hidden_layers, hidden_size, vocab_size into h; kind_of is allocated. */
 int hf_common(struct hf *h, const char *layers, const char *hidden, struct err *e);
-/* Heads and their size into c: `kv_dflt`, `dim_dflt` when absent (0: heads; hidden/heads). */
+/* Heads and their size into c: `kv_dflt`, `dim_dflt` when absent (0: heads; hidden/heads). HF_DIM_EVEN: always hidden/heads, for types
+ * that have no key head_dim. */
 int hf_heads(struct hf *h, struct unit_class *c, const char *heads, const char *kv,
              uint32_t kv_dflt, uint32_t dim_dflt, struct err *e);
 /* partial_rotary_factor (or its elder names) into c->rotary_dim. */
@@ -167,6 +180,12 @@ int hf_tied(struct hf *h, bool dflt, struct err *e);
 int hf_windows(struct hf *h, uint64_t *window, bool *local, struct err *e);
 /* Refuse a model of more than HF_MAX_TENSORS tensors; call when the kinds are known and before building. */
 int hf_check_count(struct hf *h, const char *layers, struct err *e);
+
+/* ---- hf_unused.c ---- */
+
+/* Notes the keys that state a size or a part of some family's layers, that this family does not read, and that say something else than
+ * the layers are; call when the kinds are known. O(members x keys). */
+void hf_note_unused(struct hf *h);
 
 /* ---- hf_build.c ---- */
 

@@ -203,7 +203,7 @@ static int read_bert(struct hf *h, struct err *e)
     l.c.position = POSITION_LEARNED;
     l.c.norm_after_add = true;
     if (hf_common(h, "num_hidden_layers", "hidden_size", e) ||
-        hf_heads(h, &l.c, "num_attention_heads", NULL, 0, 0, e) ||
+        hf_heads(h, &l.c, "num_attention_heads", NULL, 0, HF_DIM_EVEN, e) ||
         hf_size(h, "intermediate_size", HF_MAX_WIDTH, &l.c.ffn, e) ||
         hf_act(h, "hidden_act", "gelu", acts, 2, &l.c.act, e) ||
         hf_size_or(h, "type_vocab_size", 0, HF_MAX_VOCAB, 2, &h->token_types, e) ||

@@ -172,7 +172,7 @@ static int read_gpt2(struct hf *h, struct err *e)
 
     gpt_layer(h, &l, POSITION_LEARNED);
     if (hf_common(h, layers, "n_embd|hidden_size", e) ||
-        hf_heads(h, &l.c, "n_head|num_attention_heads", NULL, 0, 0, e) ||
+        hf_heads(h, &l.c, "n_head|num_attention_heads", NULL, 0, HF_DIM_EVEN, e) ||
         hf_size_or(h, "n_positions|max_position_embeddings", 1, HF_MAX_VOCAB, 1024, &positions,
                    e) ||
         hf_size_or(h, "n_inner", 1, HF_MAX_WIDTH, 4 * h->hidden, &l.c.ffn, e) ||
@@ -192,7 +192,7 @@ static int read_gptj(struct hf *h, struct err *e)
 
     gpt_layer(h, &l, POSITION_ROPE);
     if (hf_common(h, layers, "n_embd|hidden_size", e) ||
-        hf_heads(h, &l.c, "n_head|num_attention_heads", NULL, 0, 0, e) ||
+        hf_heads(h, &l.c, "n_head|num_attention_heads", NULL, 0, HF_DIM_EVEN, e) ||
         hf_size_or(h, "n_inner", 1, HF_MAX_WIDTH, 4 * h->hidden, &l.c.ffn, e) ||
         plain_act(h, &l, "activation_function", "gelu_new", e) || hf_tied(h, false, e) ||
         rotary_dim(h, &l, 64, e))
@@ -209,7 +209,8 @@ static int read_phi_msft(struct hf *h, struct err *e)
     struct hf_layer l = {0};
 
     gpt_layer(h, &l, POSITION_ROPE);
-    if (hf_common(h, "n_layer", "n_embd", e) || hf_heads(h, &l.c, "n_head", "n_head_kv", 0, 0, e) ||
+    if (hf_common(h, "n_layer", "n_embd", e) ||
+        hf_heads(h, &l.c, "n_head", "n_head_kv", 0, HF_DIM_EVEN, e) ||
         hf_size_or(h, "n_inner", 1, HF_MAX_WIDTH, 4 * h->hidden, &l.c.ffn, e) ||
         plain_act(h, &l, "activation_function", "gelu_new", e) || hf_tied(h, false, e) ||
         rotary_dim(h, &l, 32, e))
@@ -227,7 +228,7 @@ static int read_neox(struct hf *h, struct err *e)
 
     gpt_layer(h, &l, POSITION_ROPE);
     if (hf_common(h, "num_hidden_layers", "hidden_size", e) ||
-        hf_heads(h, &l.c, "num_attention_heads", NULL, 0, 0, e) ||
+        hf_heads(h, &l.c, "num_attention_heads", NULL, 0, HF_DIM_EVEN, e) ||
         hf_size_or(h, "intermediate_size", 1, HF_MAX_WIDTH, 4 * h->hidden, &l.c.ffn, e) ||
         plain_act(h, &l, "hidden_act", "gelu", e) || hf_tied(h, false, e) ||
         hf_flag_or(h, "attention_bias", true, &bias, e) ||
@@ -261,7 +262,7 @@ static int read_opt(struct hf *h, struct err *e)
 
     gpt_layer(h, &l, POSITION_LEARNED);
     if (hf_common(h, "num_hidden_layers", "hidden_size", e) ||
-        hf_heads(h, &l.c, "num_attention_heads", NULL, 0, 0, e) ||
+        hf_heads(h, &l.c, "num_attention_heads", NULL, 0, HF_DIM_EVEN, e) ||
         hf_size(h, "ffn_dim", HF_MAX_WIDTH, &l.c.ffn, e) ||
         hf_size_or(h, "max_position_embeddings", 1, HF_MAX_VOCAB, 2048, &positions, e) ||
         hf_size_or(h, "word_embed_proj_dim", 1, HF_MAX_WIDTH, h->hidden, &h->embed_dim, e) ||
@@ -288,7 +289,7 @@ static int read_bloom(struct hf *h, struct err *e)
 
     gpt_layer(h, &l, POSITION_ALIBI);
     if (hf_common(h, layers, "hidden_size|n_embed|n_embd", e) ||
-        hf_heads(h, &l.c, "n_head|num_attention_heads", NULL, 0, 0, e) ||
+        hf_heads(h, &l.c, "n_head|num_attention_heads", NULL, 0, HF_DIM_EVEN, e) ||
         hf_must_be(h, "apply_residual_connection_post_layernorm", false,
                    "which adds the normed input", e) ||
         hf_tied(h, true, e))
@@ -306,8 +307,9 @@ static int falcon_heads(struct hf *h, struct hf_layer *l, bool grouped, struct e
     bool one;
 
     if (grouped)
-        return hf_heads(h, &l->c, heads, "num_kv_heads|n_head_kv", 0, 0, e);
-    if (hf_heads(h, &l->c, heads, NULL, 0, 0, e) || hf_flag_or(h, "multi_query", true, &one, e))
+        return hf_heads(h, &l->c, heads, "num_kv_heads|n_head_kv", 0, HF_DIM_EVEN, e);
+    if (hf_heads(h, &l->c, heads, NULL, 0, HF_DIM_EVEN, e) ||
+        hf_flag_or(h, "multi_query", true, &one, e))
         return -1;
     if (one)
         l->c.n_kv_heads = 1;
@@ -388,8 +390,8 @@ static int read_mpt(struct hf *h, struct err *e)
         (json_opt(&h->top, "ffn_config", &ffn) && hf_must_be_text(&ffn, "ffn_type", ffns, e)))
         return -1;
     gpt_layer(h, &l, POSITION_NONE);
-    if (hf_common(h, "n_layers", "d_model", e) || hf_heads(h, &l.c, "n_heads", NULL, 0, 0, e) ||
-        mpt_attention(h, &l, &alibi, e) ||
+    if (hf_common(h, "n_layers", "d_model", e) ||
+        hf_heads(h, &l.c, "n_heads", NULL, 0, HF_DIM_EVEN, e) || mpt_attention(h, &l, &alibi, e) ||
         hf_size_or(h, "expansion_ratio", 1, 1024, 4, &ratio, e) ||
         hf_size_or(h, "max_seq_len", 1, HF_MAX_VOCAB, 2048, &positions, e) ||
         hf_flag_or(h, "learned_pos_emb", true, &learned, e) ||
@@ -418,7 +420,7 @@ static int read_qwen(struct hf *h, struct err *e)
     h->norm = l.c.norm = NORM_RMS;
     h->norm_bias = l.norm_bias = false;
     if (hf_common(h, "num_hidden_layers", "hidden_size", e) ||
-        hf_heads(h, &l.c, "num_attention_heads", NULL, 0, 0, e) ||
+        hf_heads(h, &l.c, "num_attention_heads", NULL, 0, HF_DIM_EVEN, e) ||
         hf_size_or(h, "kv_channels", 1, HF_MAX_HEADS, l.c.head_dim, &dim, e) ||
         hf_size(h, "intermediate_size", HF_MAX_WIDTH, &both, e) ||
         hf_flag_or(h, "no_bias", true, &no_bias, e) || hf_tied(h, false, e))

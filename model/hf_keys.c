@@ -7,8 +7,20 @@
 #include <stdio.h>
 #include <string.h>
 
+/* Remembers that a member of the document was asked for. */
+static void look(const struct hf *h, const cJSON *node)
+{
+    struct hf_looked *l = h->looked;
+
+    for (size_t i = 0; i < l->n; i++)
+        if (l->at[i] == node)
+            return;
+    BUG_ON(l->n == HF_MAX_LOOKED);
+    l->at[l->n++] = node;
+}
+
 /* The first alternative of "a|b" that is there (and not null); else false, with `first` the first one. */
-static bool find(const struct json_at *in, const char *key, struct json_at *at, char first[64])
+static bool find(const struct hf *h, const char *key, struct json_at *at, char first[64])
 {
     char name[64];
     size_t n;
@@ -19,8 +31,10 @@ static bool find(const struct json_at *in, const char *key, struct json_at *at, 
         snprintf(name, sizeof(name), "%.*s", (int)n, p);
         if (!*first)
             memcpy(first, name, sizeof(name));
-        if (json_opt(in, name, at))
+        if (json_opt(&h->top, name, at)) {
+            look(h, at->node);
             return true;
+        }
     }
     return false;
 }
@@ -29,7 +43,15 @@ bool hf_has(const struct hf *h, const char *key, struct json_at *at)
 {
     char first[64];
 
-    return find(&h->top, key, at, first);
+    return find(h, key, at, first);
+}
+
+bool hf_looked_at(const struct hf *h, const struct json_at *member)
+{
+    for (size_t i = 0; i < h->looked->n; i++)
+        if (h->looked->at[i] == member->node)
+            return true;
+    return false;
 }
 
 int hf_size(const struct hf *h, const char *key, uint64_t max, uint64_t *out, struct err *e)
@@ -37,7 +59,7 @@ int hf_size(const struct hf *h, const char *key, uint64_t max, uint64_t *out, st
     struct json_at at;
     char first[64];
 
-    if (!find(&h->top, key, &at, first))
+    if (!find(h, key, &at, first))
         return json_get(&h->top, first, &at, e); /* says that it is missing */
     return json_as_u64(&at, 1, max, out, e);
 }
@@ -179,7 +201,7 @@ int hf_heads(struct hf *h, struct unit_class *c, const char *heads, const char *
 
     if (required_or(h, heads, HF_MAX_HEADS, h->fam->heads, &n, e))
         return -1;
-    find(&h->top, heads, &at, heads_key);
+    find(h, heads, &at, heads_key);
     n_kv = n;
     if (kv && hf_has(h, kv, &at)) {
         if (json_as_u64(&at, 1, HF_MAX_HEADS, &n_kv, e))
@@ -194,14 +216,15 @@ int hf_heads(struct hf *h, struct unit_class *c, const char *heads, const char *
                             "has no %s, and the %u of %s do not divide %s = %llu", kv, kv_dflt,
                             h->fam->type, heads_key, (unsigned long long)n);
     }
-    if (hf_size_or(h, "head_dim", 1, HF_MAX_HEADS, dim_dflt, &dim, e))
+    dim = 0;
+    if (dim_dflt != HF_DIM_EVEN && hf_size_or(h, "head_dim", 1, HF_MAX_HEADS, dim_dflt, &dim, e))
         return -1;
     if (!dim) {
         if (h->hidden % n) {
             hf_has(h, "hidden_size|n_embd|n_embed|d_model", &at);
-            return json_err(&at, ERR_INVALID, e,
-                            "is %llu, not divisible by %s = %llu, and there is no head_dim",
-                            (unsigned long long)h->hidden, heads_key, (unsigned long long)n);
+            return json_err(&at, ERR_INVALID, e, "is %llu, not divisible by %s = %llu%s",
+                            (unsigned long long)h->hidden, heads_key, (unsigned long long)n,
+                            dim_dflt == HF_DIM_EVEN ? "" : ", and there is no head_dim");
         }
         dim = h->hidden / n;
     }
@@ -241,8 +264,8 @@ int hf_experts(struct hf *h, struct unit_class *c, const char *n, uint64_t n_min
         return -1;
     if (experts && required_or(h, active, HF_MAX_EXPERTS, active_dflt, &met, e))
         return -1;
-    find(&h->top, n, &at, n_key);
-    find(&h->top, active, &at, active_key);
+    find(h, n, &at, n_key);
+    find(h, active, &at, active_key);
     if (met > experts)
         return json_err(&h->top, ERR_INVALID, e, "has %s = %llu of %s = %llu", active_key,
                         (unsigned long long)met, n_key, (unsigned long long)experts);

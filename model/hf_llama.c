@@ -197,6 +197,7 @@ const struct hf_family hf_llama_families[] = {
      .read = read_stablelm,
      .traits = HF_LAYER_NORM,
      .kv_heads = 32,
+     .head_dim = HF_DIM_EVEN,
      .rotary = 0.25,
      .refused = qk_layernorm},
     {.type = "starcoder2",

@@ -206,6 +206,7 @@ static int read_model(struct hf *h, struct err *e)
     if (read_type(h, e) || refused(h, e) || h->fam->read(h, e))
         return -1;
     other_head(h);
+    hf_note_unused(h);
     h->m->n_layers = (uint32_t)(h->layers + h->mtp);
     h->m->hidden = h->hidden;
     h->m->vocab = h->vocab;
@@ -219,7 +220,8 @@ static int read_model(struct hf *h, struct err *e)
 int model_from_config_tree(const struct json_at *top, const struct model_options *o,
                            struct arena *a, struct model *m, struct err *e)
 {
-    struct hf h = {.m = m, .a = a, .opt = o, .top = *top};
+    struct hf_looked looked = {.n = 0};
+    struct hf h = {.m = m, .a = a, .opt = o, .top = *top, .looked = &looked};
     int rc;
 
     memset(m, 0, sizeof(*m));

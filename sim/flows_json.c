@@ -99,6 +99,10 @@ static int read_flow(const struct reader *r, const struct json_at *at, struct fl
         json_double_or(at, "start_s", 0, MAX_S, 0, &start_s, e) ||
         json_double_or(at, "finish_s", JSON_ABOVE_0, INFINITY, NAN, &flow->finish_s, e))
         return -1;
+    if (flow->finish_s <= start_s)
+        return json_err(at, ERR_INVALID, e,
+                        "has finish_s %.12g, expected a time after start_s %.12g", flow->finish_s,
+                        start_s);
     flow->start_ps = llround(start_s * 1e12);
     return 0;
 }
@@ -144,7 +148,7 @@ static int read_file(const struct json_at *top, struct arena *a, struct flows_fi
         json_only_keys_or_null(top, keys, sizeof(keys) / sizeof(keys[0]), "seed", e) ||
         json_enum_or(top, "format", formats, 0, &format, e) ||
         json_str_or(top, "what", NULL, &what, e) || json_str_or(top, "units", NULL, &units, e) ||
-        json_array(top, "scenarios", &list, &n, e))
+        json_array(top, "scenarios", &list, &n, e) || json_distinct(&list, "id", e))
         return -1;
     out->what = what ? arena_strdup(a, what) : NULL;
     out->units = units ? arena_strdup(a, units) : NULL;

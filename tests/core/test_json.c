@@ -359,6 +359,37 @@ START_TEST(duplicate_search_is_fast_for_large_objects)
 }
 END_TEST
 
+/* Expected by hand: the first element in the document's order whose name an earlier one has. */
+START_TEST(names_that_are_empty_or_come_twice_are_refused)
+{
+    static const struct {
+        const char *text, *says; /* NULL: accepted */
+    } cases[] = {
+        {"[{\"id\":\"a\"},{\"id\":\"b\"},{\"id\":\"A\"}]", NULL},
+        {"[{\"id\":\"a\"},{},3,{\"id\":4}]", NULL},
+        {"[]", NULL},
+        {"[{\"id\":\"\"}]", "[0].id is empty, expected a name"},
+        {"[{\"id\":\"z\"},{\"id\":\"a\"},{\"id\":\"z\"},{\"id\":\"a\"},{\"id\":\"z\"}]",
+         "[2].id is 'z', and so is [0].id"},
+        {"{}", "is an object"},
+    };
+
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        struct json_at top;
+        struct json j;
+        int rc;
+
+        ck_assert_int_eq(json_parse(&j, "f", cases[i].text, strlen(cases[i].text), &e), 0);
+        top = json_top(&j);
+        rc = json_distinct(&top, "id", &e);
+        ck_assert_int_eq(rc, cases[i].says ? -1 : 0);
+        if (rc)
+            ck_assert_msg(strstr(e.msg, cases[i].says) != NULL, "%s", e.msg);
+        json_release(&j);
+    }
+}
+END_TEST
+
 SUITE_MAIN("core/json", what_is_not_json_is_refused_with_its_place,
            bytes_after_a_nul_are_not_overlooked, deep_nesting_is_refused_not_overflowed,
            a_byte_order_mark_and_scalars_are_accepted, files_are_loaded_and_folders_refused,
@@ -366,4 +397,5 @@ SUITE_MAIN("core/json", what_is_not_json_is_refused_with_its_place,
            paths_lead_to_the_wrong_value, long_paths_are_cut_not_overrun,
            unknown_keys_and_names_get_a_hint, quantities_are_numbers_or_texts_with_units,
            members_and_arrays_are_walked_in_order, output_is_exact_and_clean,
-           pretty_output_fills_lines_to_100_columns, duplicate_search_is_fast_for_large_objects)
+           pretty_output_fills_lines_to_100_columns, duplicate_search_is_fast_for_large_objects,
+           names_that_are_empty_or_come_twice_are_refused)

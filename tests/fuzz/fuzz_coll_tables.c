@@ -9,29 +9,29 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     struct coll_table *list;
+    struct strbuf table;
+    char *text;
+    int status;
     struct json_at top;
     struct arena a;
     struct json j;
     struct err e;
     size_t n;
 
-    if (nccl_text_here((const char *)data, size)) {
-        char *text = mem_alloc(size + 1, 1);
-        struct strbuf table;
-        int status;
-
-        memcpy(text, data, size);
-        strbuf_init(&table);
-        status = nccl_text_to_json("all_reduce", text, &table, &e);
-        BUG_ON(status && (e.code == ERR_NONE || !*e.msg));
-        status = status || json_parse(&j, "fuzz", table.s, table.len, &e);
-        strbuf_release(&table);
-        mem_free(text);
-        if (status)
-            return 0;
-    } else if (json_parse(&j, "fuzz", (const char *)data, size, &e)) {
-        return 0;
+    text = mem_alloc(size + 1, 1);
+    memcpy(text, data, size);
+    strbuf_init(&table);
+    if (nccl_text_here(text, size)) { /* up to a NUL, which coll_file_load() refuses */
+        status = nccl_text_to_json("all_reduce", text, NULL, &table, &e) ||
+                 json_parse(&j, "fuzz", table.s, table.len, &e);
+    } else {
+        status = json_parse(&j, "fuzz", text, size, &e);
     }
+    BUG_ON(status && (e.code == ERR_NONE || !*e.msg));
+    strbuf_release(&table);
+    mem_free(text);
+    if (status)
+        return 0;
     arena_init(&a);
     top = json_top(&j);
     if (coll_tables_read(&top, "dgx-a100", false, &a, &list, &n, &e))
