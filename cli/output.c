@@ -27,12 +27,27 @@ int output_write(const char *path, const struct strbuf *text, struct err *e)
     return output_flush(e);
 }
 
+/* What a name means: of a file that is there its identity, of one that is not yet its folder's and its own name. */
 static bool same_file(const char *a, const char *b)
 {
-    struct stat x, y;
+    const char *slash[2] = {strrchr(a, '/'), strrchr(b, '/')};
+    const char *name[2] = {a, b};
+    struct stat x[2];
+    char folder[4096];
+    bool there = !stat(a, &x[0]);
 
-    return !stat(a, &x) && !stat(b, &y) && S_ISREG(x.st_mode) && x.st_dev == y.st_dev &&
-           x.st_ino == y.st_ino;
+    if (there != !stat(b, &x[1]))
+        return false;
+    for (int i = 0; i < 2 && !there; i++) {
+        snprintf(folder, sizeof(folder), "%.*s", slash[i] ? (int)(slash[i] - name[i] + 1) : 1,
+                 slash[i] ? name[i] : ".");
+        if (stat(folder, &x[i]))
+            return false;
+    }
+    if (there && (!S_ISREG(x[0].st_mode) || !S_ISREG(x[1].st_mode)))
+        return false;
+    return x[0].st_dev == x[1].st_dev && x[0].st_ino == x[1].st_ino &&
+           (there || !strcmp(slash[0] ? slash[0] + 1 : a, slash[1] ? slash[1] + 1 : b));
 }
 
 /* The value of an option that this command may not have. */
@@ -58,38 +73,58 @@ static int check_writable(const char *path, struct err *e)
     return 0;
 }
 
-int output_check_targets(const struct opts *o, struct err *e)
+/* The input that a target is, or NULL; inputs that files name are known later (core/file.h). */
+static const char *input_at(const struct opts *o, const char *out)
 {
-    static const char *const outs[] = {"output", "trace", "steps-file"};
-    static const char *const ins[] = {"cluster", "job", "plan", "tokens", "measured", "calibrate"};
+    static const char *const ins[] = {"cluster",  "job",       "plan", "tokens",
+                                      "measured", "calibrate", "names"};
     char config[4096];
 
-    for (size_t i = 0; i < sizeof(outs) / sizeof(outs[0]); i++) {
-        const char *out = value_of(o, outs[i]), *hit = NULL;
+    for (size_t k = 0; k < sizeof(ins) / sizeof(ins[0]); k++) {
+        const char *in = value_of(o, ins[k]);
+        struct stat st;
 
-        for (size_t k = 0; out && k < sizeof(ins) / sizeof(ins[0]); k++) {
-            const char *in = value_of(o, ins[k]);
+        if (in && !stat(in, &st) && same_file(out, in))
+            return in;
+    }
+    for (size_t k = 0; k < o->n_pos; k++) {
+        struct stat st;
 
-            if (in && same_file(out, in))
-                hit = in;
-        }
-        for (size_t k = 0; out && k < o->n_pos; k++) {
-            snprintf(config, sizeof(config), "%s/config.json", o->pos[k]);
-            if (same_file(out, o->pos[k]) || same_file(out, config))
-                hit = o->pos[k];
-        }
-        for (size_t k = 0; out && k < i; k++) {
-            const char *other = value_of(o, outs[k]);
+        snprintf(config, sizeof(config), "%s/config.json", o->pos[k]);
+        if ((!stat(o->pos[k], &st) && same_file(out, o->pos[k])) ||
+            (!stat(config, &st) && same_file(out, config)))
+            return o->pos[k];
+    }
+    return NULL;
+}
 
-            if (other && strcmp(out, "-") && (!strcmp(out, other) || same_file(out, other)))
-                return err_set(e, ERR_INVALID, "--%s and --%s name the same file '%s'", outs[k],
-                               outs[i], out);
-        }
+int output_check_targets(const struct opts *o, struct err *e)
+{
+    static const struct {
+        const char *option, *end;
+    } outs[] = {
+        {"output", ""}, {"trace", ""}, {"steps-file", ""}, {"plot", ".svg"}, {"plot", ".png"}};
+    enum { N = sizeof(outs) / sizeof(outs[0]) };
+    char path[N][4096];
+
+    for (size_t i = 0; i < N; i++) {
+        const char *value = value_of(o, outs[i].option), *hit;
+
+        path[i][0] = 0;
+        if (!value || !strcmp(value, "-"))
+            continue;
+        snprintf(path[i], sizeof(path[i]), "%s%s", value, outs[i].end);
+        hit = input_at(o, path[i]);
         if (hit)
-            return err_set(e, ERR_INVALID, "--%s '%s' is the input '%s'; expected another file",
-                           outs[i], out, hit);
-        if (out && strcmp(out, "-") && check_writable(out, e))
-            return err_prefix(e, "--%s", outs[i]);
+            return err_set(e, ERR_INVALID,
+                           "--%s '%.300s' is the input '%.300s'; expected another file",
+                           outs[i].option, path[i], hit);
+        for (size_t k = 0; k < i; k++)
+            if (*path[k] && (!strcmp(path[k], path[i]) || same_file(path[k], path[i])))
+                return err_set(e, ERR_INVALID, "--%s and --%s name the same file '%.300s'",
+                               outs[k].option, outs[i].option, path[i]);
+        if (!*outs[i].end && check_writable(path[i], e)) /* gnuplot says it of pictures */
+            return err_prefix(e, "--%s", outs[i].option);
     }
     return 0;
 }
