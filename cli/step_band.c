@@ -202,86 +202,82 @@ static int note_row(void *ctx, struct step_row *m, struct setup *s, struct err *
     return 0;
 }
 
-/* The files are the program's own: what is wrong in one of them is our mistake. */
-static void read_file(struct rows_of_set *k, const struct bundled_file *f)
+/* Calls fn for each row of the set's files until one returns true; was there one? The files are the program's own: what is wrong
+ * in one of them is our mistake. */
+static bool any_row(const struct covering *set,
+                    bool (*fn)(void *ctx, const struct json_at *row, struct arena *a), void *ctx)
 {
-    struct json_at top, rows, it;
+    bool any = false;
+
+    for (size_t f = 0; f < bundled_measurements_n; f++) {
+        const struct bundled_file *b = &bundled_measurements[f];
+        struct json_at top, rows, it;
+        struct arena a;
+        struct json j;
+        struct err e;
+
+        if (strcmp(b->name, set->files[0]) != 0 &&
+            (!set->files[1] || strcmp(b->name, set->files[1]) != 0))
+            continue;
+        arena_init(&a);
+        BUG_ON(json_parse(&j, b->name, (const char *)b->text, b->len, &e));
+        top = json_top(&j);
+        BUG_ON(step_rows_open(&top, &rows, &e));
+        for (bool more = json_first(&rows, &it); more && !any; more = json_next(&it))
+            any = fn(ctx, &it, &a);
+        json_release(&j);
+        arena_release(&a);
+    }
+    return any;
+}
+
+static bool read_one(void *ctx, const struct json_at *at, struct arena *a)
+{
     struct step_row row;
-    struct arena a;
-    struct json j;
     struct err e;
 
-    arena_init(&a);
-    BUG_ON(json_parse(&j, f->name, (const char *)f->text, f->len, &e));
-    top = json_top(&j);
-    BUG_ON(step_rows_open(&top, &rows, &e));
-    for (bool more = json_first(&rows, &it); more; more = json_next(&it)) {
-        BUG_ON(step_row_read(&it, &row, &a, &e));
-        if (step_metric_is_time(row.metric) && !row.distrust)
-            BUG_ON(step_row_with_setup(&it, &row, &a, note_row, k, &e));
-    }
-    json_release(&j);
-    arena_release(&a);
+    BUG_ON(step_row_read(at, &row, a, &e));
+    if (step_metric_is_time(row.metric) && !row.distrust)
+        BUG_ON(step_row_with_setup(at, &row, a, note_row, ctx, &e));
+    return false;
 }
 
-static const struct bundled_file *file_of(const char *name)
-{
-    for (size_t f = 0; f < bundled_measurements_n; f++)
-        if (!strcmp(bundled_measurements[f].name, name))
-            return &bundled_measurements[f];
-    BUG_ON(true);
-    return NULL;
-}
+/* Is the row's cluster the one that is wanted? Most jobs are of another, and then no row need be turned into a job. */
+struct wanted {
+    struct strbuf cluster;
+    char last[200]; /* name of the row before: rows of one cluster stand together */
+};
 
-/* The cluster of a row alone: most jobs are of another one, and then no row need be turned into a job. */
-static bool is_cluster(const char *name, const struct strbuf *want, struct arena *a)
+static bool ran_on(void *ctx, const struct json_at *at, struct arena *a)
 {
+    struct wanted *w = ctx;
+    const char *name;
     struct cluster c;
     struct strbuf text;
     struct err e;
     bool same;
 
+    BUG_ON(json_str(at, CLUSTER, &name, &e));
+    if (!strcmp(name, w->last))
+        return false;
+    snprintf(w->last, sizeof(w->last), "%s", name);
     BUG_ON(cluster_load(name, a, &c, &e));
     strbuf_init(&text);
     describe(&c, &text);
-    same = text.len == want->len && !memcmp(text.s, want->s, text.len);
+    same = text.len == w->cluster.len && !memcmp(text.s, w->cluster.s, text.len);
     strbuf_release(&text);
-    return same;
-}
-
-static bool file_ran_on(const struct bundled_file *f, const struct strbuf *want)
-{
-    const char *name, *last = "";
-    struct json_at top, rows, it;
-    bool same = false;
-    struct arena a;
-    struct json j;
-    struct err e;
-
-    arena_init(&a);
-    BUG_ON(json_parse(&j, f->name, (const char *)f->text, f->len, &e));
-    top = json_top(&j);
-    BUG_ON(step_rows_open(&top, &rows, &e));
-    for (bool more = json_first(&rows, &it); more && !same; more = json_next(&it)) {
-        BUG_ON(json_str(&it, CLUSTER, &name, &e));
-        if (strcmp(name, last) != 0) /* rows of one cluster stand together */
-            same = is_cluster(last = name, want, &a);
-    }
-    json_release(&j);
-    arena_release(&a);
     return same;
 }
 
 static bool set_ran_on(const struct covering *set, const struct cluster *c)
 {
-    struct strbuf want;
-    bool same = false;
+    struct wanted w = {.last = ""};
+    bool same;
 
-    strbuf_init(&want);
-    describe(c, &want);
-    for (int n = 0; n < 2 && set->files[n] && !same; n++)
-        same = file_ran_on(file_of(set->files[n]), &want);
-    strbuf_release(&want);
+    strbuf_init(&w.cluster);
+    describe(c, &w.cluster);
+    same = any_row(set, ran_on, &w);
+    strbuf_release(&w.cluster);
     return same;
 }
 
@@ -292,8 +288,7 @@ static const cJSON *rows_of(size_t set)
     if (k.rows)
         return k.rows;
     k.rows = read_rows[set] = json_new_array();
-    for (int n = 0; n < 2 && sets[set].files[n]; n++)
-        read_file(&k, file_of(sets[set].files[n]));
+    any_row(&sets[set], read_one, &k);
     return k.rows;
 }
 
