@@ -57,11 +57,96 @@ static size_t number_end(const char *s, size_t n, size_t i)
     return i;
 }
 
-/* What cJSON lets through: walk the tokens of a text that it accepted. */
-static int check_tokens(const char *file, const char *s, size_t n, struct err *e)
+/* ---- Infinity, -Infinity and NaN, which Python's json writes and which are not JSON ---- */
+
+static const struct {
+    const char *word;
+    double value;
+} nonfinite[] = {{"Infinity", INFINITY}, {"-Infinity", -INFINITY}, {"NaN", NAN}};
+enum { N_NONFINITE = sizeof(nonfinite) / sizeof(nonfinite[0]), FIRST_MARK = 0xf8 };
+
+/* Index of the word that starts at s[i], or -1. */
+static int nonfinite_at(const char *s, size_t n, size_t i)
+{
+    for (int k = 0; k < N_NONFINITE; k++) {
+        size_t len = strlen(nonfinite[k].word);
+
+        if (n - i >= len && !memcmp(s + i, nonfinite[k].word, len))
+            return k;
+    }
+    return -1;
+}
+
+/* The index behind the string that starts at s[i]. */
+static size_t string_end(const char *s, size_t n, size_t i)
+{
+    for (i++; i < n && s[i] != '"'; i++)
+        i += s[i] == '\\';
+    return i < n ? i + 1 : n;
+}
+
+/* cJSON does not know these words. In a copy of the text each becomes a string of the same length, so that places in
+ * messages stay true. The string starts with a byte that UTF-8 does not have, so that it cannot be mistaken for a string
+ * of the text, which is UTF-8, escapes included. Returns NULL where the text has no such word; the copy is the caller's. */
+static char *mark_nonfinite(const char *s, size_t n)
+{
+    char *copy = NULL;
+    int k;
+
+    for (size_t i = 0; i < n;) {
+        size_t len;
+
+        if (s[i] == '"') {
+            i = string_end(s, n, i);
+            continue;
+        }
+        k = s[i] == 'I' || s[i] == 'N' || s[i] == '-' ? nonfinite_at(s, n, i) : -1;
+        if (k < 0) {
+            i++;
+            continue;
+        }
+        if (!copy) {
+            copy = mem_alloc(n + 1, 1);
+            memcpy(copy, s, n);
+        }
+        len = strlen(nonfinite[k].word);
+        memset(copy + i, ' ', len);
+        copy[i] = copy[i + len - 1] = '"';
+        copy[i + 1] = (char)(FIRST_MARK + k);
+        i += len;
+    }
+    return copy;
+}
+
+static bool is_mark(const char *s)
+{
+    return s && (unsigned char)*s >= FIRST_MARK;
+}
+
+/* Marks become numbers that are not finite; false where one is a key. */
+static bool unmark(cJSON *node)
+{
+    if (is_mark(node->string))
+        return false;
+    if (cJSON_IsString(node) && is_mark(node->valuestring)) {
+        node->valuedouble = nonfinite[(unsigned char)*node->valuestring - FIRST_MARK].value;
+        cJSON_free(node->valuestring);
+        node->valuestring = NULL;
+        node->type = (node->type & ~0xff) | cJSON_Number;
+    }
+    if (cJSON_IsObject(node) || cJSON_IsArray(node))
+        for (cJSON *c = node->child; c; c = c->next)
+            if (!unmark(c))
+                return false;
+    return true;
+}
+
+/* What cJSON lets through: walk the tokens of a text that it accepted. `words`: Infinity, -Infinity and NaN were. */
+static int check_tokens(const char *file, const char *s, size_t n, bool words, struct err *e)
 {
     for (size_t i = 0; i < n;) {
         char c = s[i];
+        int k = words && c == '-' ? nonfinite_at(s, n, i) : -1;
 
         if (c == '"') {
             for (i++; i < n && s[i] != '"'; i++) {
@@ -74,6 +159,8 @@ static int check_tokens(const char *file, const char *s, size_t n, struct err *e
                 i++;
             }
             i++;
+        } else if (k >= 0) {
+            i += strlen(nonfinite[k].word);
         } else if (c == '-' || (c >= '0' && c <= '9')) {
             size_t end = number_end(s, n, i);
             char copy[64];
@@ -172,11 +259,13 @@ static int not_json(const char *file, const char *text, size_t len, size_t at, s
                     e);
 }
 
-int json_parse(struct json *j, const char *file, const char *text, size_t len, struct err *e)
+static int parse(struct json *j, const char *file, const char *text, size_t len, bool foreign,
+                 struct err *e)
 {
-    const char *end = NULL;
+    const char *end = NULL, *read;
     size_t from = 0, at;
     struct json_at top;
+    char *marked;
 
     json_hooks();
     memset(j, 0, sizeof(*j));
@@ -189,8 +278,12 @@ int json_parse(struct json *j, const char *file, const char *text, size_t len, s
         ;
     if (at == len)
         return err_set(e, ERR_PARSE, "'%s' is empty, expected JSON", file);
-    j->root = cJSON_ParseWithLengthOpts(text + from, len - from, &end, 0);
-    at = end ? (size_t)(end - text) : 0;
+    marked = foreign ? mark_nonfinite(text, len) : NULL;
+    read = marked ? marked : text;
+    j->root = cJSON_ParseWithLengthOpts(read + from, len - from, &end, 0);
+    at = end ? (size_t)(end - read) : 0;
+    j->nonfinite = marked;
+    mem_free(marked);
     if (!j->root)
         return not_json(file, text, len, at, e);
     for (; at < len && text[at] && strchr(" \t\r\n", text[at]); at++)
@@ -199,8 +292,12 @@ int json_parse(struct json *j, const char *file, const char *text, size_t len, s
         bad_text(file, text, at, "something follows the JSON document", e);
         goto fail;
     }
-    if (check_tokens(file, text + from, len - from, e))
+    if (check_tokens(file, text + from, len - from, j->nonfinite, e))
         goto fail;
+    if (j->nonfinite && !unmark(j->root)) {
+        err_set(e, ERR_PARSE, "'%s': a key is Infinity or NaN without quotes", file);
+        goto fail;
+    }
     j->file = mem_alloc(strlen(file) + 1, 1);
     memcpy(j->file, file, strlen(file));
     top = json_top(j);
@@ -210,6 +307,17 @@ int json_parse(struct json *j, const char *file, const char *text, size_t len, s
 fail:
     json_release(j);
     return -1;
+}
+
+int json_parse(struct json *j, const char *file, const char *text, size_t len, struct err *e)
+{
+    return parse(j, file, text, len, false, e);
+}
+
+int json_parse_foreign(struct json *j, const char *file, const char *text, size_t len,
+                       struct err *e)
+{
+    return parse(j, file, text, len, true, e);
 }
 
 int json_load(struct json *j, const char *path, struct err *e)
@@ -335,7 +443,12 @@ static struct shown show(const cJSON *node)
 {
     struct shown t;
 
-    if (cJSON_IsNumber(node))
+    if (cJSON_IsNumber(node) && !isfinite(node->valuedouble))
+        snprintf(t.s, sizeof(t.s), "%s",
+                 isnan(node->valuedouble) ? "NaN"
+                 : node->valuedouble < 0  ? "-Infinity"
+                                          : "Infinity");
+    else if (cJSON_IsNumber(node))
         snprintf(t.s, sizeof(t.s), "%s", units_show_double(node->valuedouble).s);
     else if (cJSON_IsString(node))
         snprintf(t.s, sizeof(t.s), "\"%.60s\"", node->valuestring);
@@ -469,10 +582,10 @@ int json_as_u64(const struct json_at *at, uint64_t lo, uint64_t hi, uint64_t *ou
     if (!cJSON_IsNumber(at->node))
         return wrong_type(at, want, e);
     x = at->node->valuedouble;
-    if (x > 0x1p53)
+    if (x > 0x1p53 && isfinite(x))
         return json_err(at, ERR_INVALID, e, "is %s: whole numbers above 2^53 are not exact in JSON",
                         show(at->node).s);
-    if (!(x >= 0) || x != floor(x) || (uint64_t)x < lo || (uint64_t)x > hi)
+    if (!isfinite(x) || !(x >= 0) || x != floor(x) || (uint64_t)x < lo || (uint64_t)x > hi)
         return json_err(at, ERR_INVALID, e, "is %s, expected %s", show(at->node).s, want);
     *out = (uint64_t)x;
     return 0;
@@ -504,7 +617,8 @@ int json_as_double(const struct json_at *at, double lo, double hi, double *out, 
     range_text(want, sizeof(want), "a number", lo, hi);
     if (!cJSON_IsNumber(at->node))
         return wrong_type(at, want, e);
-    if (!(at->node->valuedouble >= lo && at->node->valuedouble <= hi))
+    if (!isfinite(at->node->valuedouble) ||
+        !(at->node->valuedouble >= lo && at->node->valuedouble <= hi))
         return json_err(at, ERR_INVALID, e, "is %s, expected %s", show(at->node).s, want);
     *out = at->node->valuedouble;
     return 0;

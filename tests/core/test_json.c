@@ -69,6 +69,86 @@ START_TEST(what_is_not_json_is_refused_with_its_place)
 }
 END_TEST
 
+static int foreign(const char *text)
+{
+    return json_parse_foreign(&doc, "a.json", text, strlen(text), &e);
+}
+
+START_TEST(words_of_python_are_numbers_that_nobody_accepts)
+{
+    struct json_at top, l, it;
+    const char *s;
+    uint64_t u;
+    double d;
+
+    ck_assert_msg(
+        foreign("{\"l\":[0.0, Infinity,-Infinity ,NaN],\"s\":\"NaN, -Infinity\",\"NaN\":1,"
+                "\"q\":\"\\\"NaN\",\"c\":\"\\u0001\",\"n\":Infinity}") == 0,
+        "%s", e.msg);
+    top = json_top(&doc);
+    ck_assert(doc.nonfinite);
+    ck_assert(json_opt(&top, "l", &l));
+    for (bool ok = json_first(&l, &it); ok; ok = json_next(&it)) {
+        static const char *const shown[] = {"", "l[1] is Infinity", "l[2] is -Infinity",
+                                            "l[3] is NaN"};
+
+        ck_assert_int_eq(json_as_double(&it, -INFINITY, INFINITY, &d, &e), (it.index ? -1 : 0));
+        ck_assert(!it.index || (strstr(e.msg, shown[it.index]) && e.code == ERR_INVALID));
+        ck_assert_int_eq(json_as_u64(&it, 0, UINT64_MAX, &u, &e), (it.index ? -1 : 0));
+        ck_assert(!it.index || strstr(e.msg, shown[it.index]));
+        ck_assert_int_eq(json_as_quantity(&it, UNITS_BYTES, -INFINITY, INFINITY, &d, &e),
+                         (it.index ? -1 : 0));
+        ck_assert(!json_is_str(&it));
+    }
+    ck_assert_int_eq(json_str(&top, "s", &s, &e), 0);
+    ck_assert_str_eq(s, "NaN, -Infinity");
+    ck_assert_int_eq(json_str(&top, "q", &s, &e), 0);
+    ck_assert_str_eq(s, "\"NaN");
+    REFUSED(json_str(&top, "c", &s, &e), ERR_INVALID,
+            "'a.json': c holds a control character (byte 1)");
+    ck_assert_int_eq(json_u64(&top, "NaN", 1, 1, &u, &e), 0);
+    REFUSED(json_u64(&top, "n", 1, 9, &u, &e), ERR_INVALID,
+            "'a.json': n is Infinity, expected a whole number from 1 to 9");
+    json_release(&doc);
+    ck_assert_int_eq(foreign("{\"a\":1}"), 0);
+    ck_assert(!doc.nonfinite);
+    json_release(&doc);
+}
+END_TEST
+
+START_TEST(other_words_stay_refused_with_their_place)
+{
+    static const struct {
+        const char *text, *expected;
+    } rows[] = {
+        {"[NaN,\n x]", "'a.json': line 2, column 2: not JSON"},
+        {"[NaN,01]", "'a.json': line 1, column 6: not a number in JSON's notation"},
+        {"{\"a\":NaN} NaN", "'a.json': line 1, column 11: something follows the JSON document"},
+        {"[-Infinity,-]", NULL},
+        {"[--Infinity]", NULL},
+        {"[+Infinity]", NULL},
+        {"[1NaN]", NULL},
+        {"[NaN1]", NULL},
+        {"[nan]", NULL},
+        {"[Inf]", NULL},
+        {"[-NaN]", NULL},
+        {"[infinity]", NULL},
+        {"[1e400]", "'a.json': line 1, column 2: a number beyond the range of a double"},
+        {"{NaN:1}", "'a.json': a key is Infinity or NaN without quotes"},
+        {"{\"a\":NaN,\"a\":1}", "'a.json': the document has the key 'a' twice"},
+        {"[NaN,\"\xf8\"]", "'a.json': line 1, column 7: not UTF-8"},
+        {"[NaN,\"a\nb\"]", "'a.json': line 1, column 8: a control character inside a string"},
+    };
+
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        ck_assert_msg(foreign(rows[i].text) == -1, "accepted: %s", rows[i].text);
+        ck_assert_int_eq(e.code, ERR_PARSE);
+        if (rows[i].expected)
+            ck_assert_str_eq(e.msg, rows[i].expected);
+    }
+}
+END_TEST
+
 START_TEST(bytes_after_a_nul_are_not_overlooked)
 {
     struct json j;
@@ -390,7 +470,8 @@ START_TEST(names_that_are_empty_or_come_twice_are_refused)
 }
 END_TEST
 
-SUITE_MAIN("core/json", what_is_not_json_is_refused_with_its_place,
+SUITE_MAIN("core/json", words_of_python_are_numbers_that_nobody_accepts,
+           other_words_stay_refused_with_their_place, what_is_not_json_is_refused_with_its_place,
            bytes_after_a_nul_are_not_overlooked, deep_nesting_is_refused_not_overflowed,
            a_byte_order_mark_and_scalars_are_accepted, files_are_loaded_and_folders_refused,
            integers_are_exact_and_in_range, the_first_inexact_integer_is_the_known_weakness,

@@ -20,6 +20,20 @@ static void round_trip(const cJSON *tree, bool pretty)
     json_release(&j);
 }
 
+/* Documents of other programs: whatever is JSON is read alike, and more only for Infinity and NaN. */
+static void foreign(const uint8_t *data, size_t size, bool is_json)
+{
+    struct json j;
+    struct err e;
+
+    if (json_parse_foreign(&j, "fuzz", (const char *)data, size, &e)) {
+        BUG_ON(is_json || e.code != ERR_PARSE || !*e.msg || strchr(e.msg, '\n'));
+        return;
+    }
+    BUG_ON(is_json == j.nonfinite);
+    json_release(&j);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     struct json j;
@@ -27,8 +41,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 
     if (json_parse(&j, "fuzz", (const char *)data, size, &e)) {
         BUG_ON(e.code != ERR_PARSE || !*e.msg || strchr(e.msg, '\n'));
+        foreign(data, size, false);
         return 0;
     }
+    foreign(data, size, true);
     round_trip(j.root, true);
     round_trip(j.root, false);
     json_release(&j);
