@@ -41,6 +41,12 @@ static size_t distance(const char *a, size_t na, const char *b, size_t nb)
     return row[na % 3][nb];
 }
 
+/* How many slips a name of n characters may have: one in four, and one in any. */
+static size_t slips(size_t n)
+{
+    return n < 8 ? 1 : n / 4;
+}
+
 const char *suggest_nearest(const char *name, const char *const *names, size_t n)
 {
     size_t len = strlen(name), best = SIZE_MAX;
@@ -49,13 +55,12 @@ const char *suggest_nearest(const char *name, const char *const *names, size_t n
     if (len == 0 || len > SUGGEST_MAX)
         return NULL;
     for (size_t i = 0; i < n; i++) {
-        size_t l = names[i] ? strlen(names[i]) : 0, limit, d;
+        size_t l = names[i] ? strlen(names[i]) : 0, d;
 
         if (l == 0 || l > SUGGEST_MAX)
             continue;
-        limit = (len > l ? len : l) / 3;
         d = distance(name, len, names[i], l);
-        if (d <= (limit ? limit : 1) && d < least(len, l) && d < best) {
+        if (d <= slips(len > l ? len : l) && d < least(len, l) && d < best) {
             best = d;
             found = names[i];
         }

@@ -41,6 +41,43 @@ START_TEST(nothing_near_gives_nothing)
 }
 END_TEST
 
+/* One slip in a short name, one in four characters of a longer one: what differs by more is another name. */
+START_TEST(only_slips_are_near)
+{
+    static const struct {
+        const char *typed, *name;
+        bool near;
+    } rows[] = {
+        {"lama", "llama", true},
+        {"lllama", "llama", true},
+        {"qwen3moe", "qwen3_moe", true},
+        {"qwen3-moe", "qwen3_moe", true},
+        {"deepsek_v3", "deepseek_v3", true},
+        {"nemotron_hh", "nemotron_h", true},
+        {"mirco-bacth", "micro-batch", true},
+        {"overlap-redcue", "overlap-reduce", true},
+        {"mamba", "gemma", false},
+        {"smollm3", "olmo3", false},
+        {"mimo", "olmo2", false},
+        {"glm4_moe", "gemma", false},
+        {"qwen3_vl", "qwen3_moe", false},
+        {"internlm2", "gptj", false},
+        {"baichuan", "bert", false},
+        {"chatglm", "falcon", false},
+        {"rwkv", "roberta", false},
+        {"phimoe", "olmoe", false},
+        {"gemma", "mamba", false},
+        {"jamba", "gemma", false},
+        {"olmoe", "phimoe", false},
+        {"dbrx", "bert", false},
+    };
+
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
+        ck_assert_msg(!suggest_nearest(rows[i].typed, &rows[i].name, 1) == !rows[i].near, "%s, %s",
+                      rows[i].typed, rows[i].name);
+}
+END_TEST
+
 START_TEST(the_hint_is_ready_for_a_message)
 {
     ck_assert_str_eq(suggest("moun", names, N).s, " (did you mean 'muon'?)");
@@ -63,5 +100,5 @@ START_TEST(index_ignores_case)
 }
 END_TEST
 
-SUITE_MAIN("core/suggest", a_slip_finds_its_name, nothing_near_gives_nothing,
+SUITE_MAIN("core/suggest", a_slip_finds_its_name, nothing_near_gives_nothing, only_slips_are_near,
            the_hint_is_ready_for_a_message, ties_go_to_the_first, index_ignores_case)

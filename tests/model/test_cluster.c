@@ -385,7 +385,7 @@ static const struct {
     {"'sms':80", "'sms':80,'collective_sms':-1", ERR_INVALID, "device.collective_sms is -1"},
     {"'hbm':'1TB/s'", "'hbm':'1TJ/s'", ERR_INVALID, "device.hbm is wrong"},
     {"'hbm':'1TB/s'", "'hbm':0", ERR_INVALID, "device.hbm is 0"},
-    {"'hbm':'1TB/s'", "'hbm':{'value':'1TB/s','sauce':'x'}", ERR_UNKNOWN, "did you mean 'source'"},
+    {"'hbm':'1TB/s'", "'hbm':{'value':'1TB/s','sorce':'x'}", ERR_UNKNOWN, "did you mean 'source'"},
     {"'hbm':'1TB/s'", "'hbm':{'value':'1TB/s','source':'x','y':1}", ERR_UNKNOWN, "key 'y'"},
     {"'hbm':'1TB/s'", "'hbm':{'source':'x'}", ERR_PARSE, "device.hbm has no 'value'"},
     {"'100TFLOP/s'", "'100TFLOP'", ERR_INVALID, "device.peak_bf16 is wrong"},
