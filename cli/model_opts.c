@@ -26,6 +26,11 @@ int model_opts_read(const struct opts *o, struct model_options *out, struct err 
     memset(out, 0, sizeof(*out));
     out->mtp = opts_get(o, "mtp")->u64;
     out->names = opts_get(o, "names")->text;
+    out->as = opts_get(o, "as")->text;
+    if (out->as && model_family_check(out->as, e)) {
+        e->code = opts_fault(o, "as");
+        return err_prefix(e, "%s", opts_said(o, "as").s);
+    }
     out->split_fused = opts_get(o, "split-fused")->u64;
     return read_roles(o, &out->also_matrices, e);
 }

@@ -11,6 +11,11 @@ extern const char *const model_opts_roles[]; /* that a matrix optimizer may take
     {.name = "split-fused",                                                                        \
      .type = OPT_FLAG,                                                                             \
      .help = "fused q, k, v and fused gate, up as matrices of their own"},                         \
+        {.name = "as",                                                                             \
+         .type = OPT_STRING,                                                                       \
+         .meta = "FAMILY",                                                                         \
+         .dflt_note = "its model_type",                                                            \
+         .help = "read a config.json as this family, for types that are not known"},               \
         {.name = "mtp", .type = OPT_FLAG, .help = "take in layers of multi-token prediction"},     \
         {.name = "names",                                                                          \
          .type = OPT_STRING,                                                                       \

@@ -91,7 +91,7 @@ struct kernel_call {
     bool biased;    /* attention: something of every score's own is read and added to it */
 };
 
-enum { GRAPH_MAX_IN = 4, GRAPH_MAX_VALUES = 49, GRAPH_MAX_OPS = 48 };
+enum { GRAPH_MAX_IN = 6, GRAPH_MAX_VALUES = 49, GRAPH_MAX_OPS = 48 };
 
 /* Values that one unit makes and later ones read. They live from there until that unit is done with backward; their
  * gradients, from the last reader's backward to the maker's, sum over the readers.

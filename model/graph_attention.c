@@ -200,6 +200,22 @@ uint32_t build_attention(struct build *b, uint32_t x)
     return c->output_gate ? build_gated(b, "output_gate", out, gate, q_width) : out;
 }
 
+/* The indexer of DeepSeek's sparse attention (arXiv 2512.02556): what its products with its weights cost. Its scores, of
+ * all heads of all pairs, and the choice of keys by them have no kernel here; what they read goes into attention.
+ * `made` [3]: queries, keys, weights. */
+static void build_indexer(struct build *b, uint32_t x, uint32_t q, uint64_t rank, uint32_t *made)
+{
+    uint64_t heads = build_tensor(b, SLOT_INDEX_WEIGHTS)->rows;
+    uint64_t dim = build_tensor(b, SLOT_INDEX_K_NORM)->numel;
+    uint32_t k;
+
+    made[0] = build_linear(b, "index_q", SLOT_INDEX_Q, q, heads * dim, rank);
+    k = build_linear(b, "index_k", SLOT_INDEX_K, x, dim, b->c->hidden);
+    made[1] = build_value_of(b, "index_k_norm", dim);
+    build_norm(b, "index_k_norm", k, made[1], SLOT_INDEX_K_NORM, b->tokens, dim);
+    made[2] = build_linear(b, "index_weights", SLOT_INDEX_WEIGHTS, x, heads, b->c->hidden);
+}
+
 /* DeepSeek's: queries and keys are made whole from what rotates and what does not, values lie beside the keys. */
 uint32_t build_latent(struct build *b, uint32_t x)
 {
@@ -207,13 +223,15 @@ uint32_t build_latent(struct build *b, uint32_t x)
     uint64_t q_width = (uint64_t)c->n_heads * c->head_dim, nope = c->head_dim - c->rotary_dim;
     const struct tensor *q_norm = build_tensor(b, SLOT_Q_A_NORM);
     uint64_t latent = build_tensor(b, SLOT_KV_A_NORM)->numel;
-    uint32_t q, kv, k, normed;
+    uint32_t q, kv, k, normed, out, index[3] = {MODEL_NONE, MODEL_NONE, MODEL_NONE};
 
     if (q_norm) {
         q = build_linear(b, "q_a", SLOT_Q_A, x, q_norm->numel, c->hidden);
         normed = build_value_of(b, "q_a_norm", q_norm->numel);
         build_norm(b, "q_a_norm", q, normed, SLOT_Q_A_NORM, b->tokens, q_norm->numel);
         q = build_linear(b, "q_b", SLOT_Q_B, normed, q_width, q_norm->numel);
+        if (build_tensor(b, SLOT_INDEX_Q))
+            build_indexer(b, x, normed, q_norm->numel, index);
     } else {
         q = build_linear(b, "q", SLOT_Q, x, q_width, c->hidden);
     }
@@ -225,13 +243,16 @@ uint32_t build_latent(struct build *b, uint32_t x)
     q = rope(b, "q_rope", q, q_width, q_width);
     k = rope(b, "k_rope", k, q_width, q_width);
     build_input(build_last(b), kv, false);
-    return attend(b, &(struct attending){.name = "attention",
-                                         .q = q,
-                                         .k = k,
-                                         .v = kv,
-                                         .causal = c->causal,
-                                         .keys = b->seq,
-                                         .bias = MODEL_NONE});
+    out = attend(b, &(struct attending){.name = "attention",
+                                        .q = q,
+                                        .k = k,
+                                        .v = kv,
+                                        .causal = c->causal,
+                                        .keys = b->seq,
+                                        .bias = MODEL_NONE});
+    for (int i = 0; i < 3 && index[i] != MODEL_NONE; i++)
+        build_input(build_last(b), index[i], true);
+    return out;
 }
 
 /* Keys and values from the encoder's output. Where scores have biases of their own, PyTorch's T5 adds its mask here as it adds

@@ -39,8 +39,8 @@ struct hf_names {
      * shared head; NULL: not described */
     const char *mtp[4];
     const char *decoder_layers; /* of the second stack; those of the first are `layers` */
-    const char *
-        mtp_layers; /* where these layers stand, and what joins is there once; NULL: they are further `layers` */
+    const char *mtp_layers;     /* where these layers stand; NULL: they are further `layers` */
+    bool mtp_once;              /* what joins stands once, outside them; false: in each of them */
     const struct hf_names
         *also; /* names that layers of another kind have in place of these, or NULL */
 };
@@ -59,7 +59,8 @@ struct hf_layer {
     bool
         dense_beside; /* the shared expert is a dense MLP with norms of its own, as router and experts have */
     uint64_t q_lora, kv_lora, shared_ffn, conv;
-    const struct hf_names *names; /* that differ in layers of this kind, or NULL */
+    uint64_t index_heads, index_dim; /* of the indexer of sparse attention; 0: there is none */
+    const struct hf_names *names;    /* that differ in layers of this kind, or NULL */
 };
 
 struct hf_family;
@@ -138,7 +139,9 @@ struct hf_family {
 
 /* NULL-terminated by a row without a type. */
 extern const struct hf_family hf_llama_families[], hf_moe_families[], hf_gpt_families[],
-    hf_hybrid_families[], hf_encoder_families[];
+    hf_deepseek_families[], hf_hybrid_families[], hf_encoder_families[];
+/* All of them, NULL-terminated. */
+extern const struct hf_family *const hf_groups[];
 
 /* ---- hf_keys.c: `key` may list alternatives, "hidden_size|n_embd"; the first is named when all are absent ---- */
 
@@ -207,7 +210,14 @@ int hf_sparse_layers(struct hf *h, bool experts, bool *sparse, struct err *e);
 /* Is some layer's flag `value`? */
 bool hf_any(const struct hf *h, const bool *mask, bool value);
 
+/* A last check of the number of tensors after hf_add_kinds. */
+int hf_finish(struct hf *h, const struct hf_layer *dense, const struct hf_layer *sparse,
+              const bool *is_sparse, struct err *e);
+
 /* ---- hf_llama.c ---- */
+
+/* Which layers rotate: no_rope_layers (1: it does), else all but every no_rope_layer_interval-th; mask [layers]. */
+int hf_rotary_layers(struct hf *h, bool *rotary, struct err *e);
 
 /* What Llama's kin share, by the family's traits: sizes, heads, biases, norms, activation. The MLP's width is read
  * where `dense` says that some layer has one. */

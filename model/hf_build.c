@@ -147,6 +147,12 @@ static void latent_attention(const struct at *x)
     linear(x, SLOT_KV_A, l->kv_lora + c->rotary_dim, c->hidden, l->qkv_bias);
     norm(x, SLOT_KV_A_NORM, l->kv_lora, false);
     linear(x, SLOT_KV_B, c->n_heads * (nope + c->v_head_dim), l->kv_lora, false);
+    if (l->index_heads) {
+        linear(x, SLOT_INDEX_Q, l->index_heads * l->index_dim, l->q_lora, false);
+        linear(x, SLOT_INDEX_K, l->index_dim, c->hidden, false);
+        norm(x, SLOT_INDEX_K_NORM, l->index_dim, true);
+        linear(x, SLOT_INDEX_WEIGHTS, l->index_heads, c->hidden, false);
+    }
     linear(x, SLOT_O, c->hidden, unit_class_v_width(c), l->o_bias);
 }
 
@@ -484,11 +490,11 @@ static void mtp_unit(struct hf *h, uint64_t i)
     c.name = "mtp";
     c.mixer = MIXER_UNKNOWN;
     model_builder_unit(&h->b, name, &c);
-    for (int k = 0; k < 4 && !(n->mtp_layers && i); k++) {
+    for (int k = 0; k < 4 && !(n->mtp_once && i); k++) {
         struct at where = x;
         bool join = k == 2;
 
-        if (n->mtp_layers)
+        if (n->mtp_once)
             *where.prefix = 0;
         put(&where, n->mtp[k], "", join ? ROLE_MATRIX : ROLE_NORM, SLOT_OTHER, false, -1,
             join ? 2 : 1, (uint64_t[]){h->hidden, 2 * h->hidden});

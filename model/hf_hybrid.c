@@ -25,7 +25,7 @@
                 [SLOT_UP] = "mlp.experts.*.up_proj",                                               \
                 [SLOT_DOWN] = "mlp.experts.*.down_proj"},                                          \
     .mtp = {"mtp.pre_fc_norm_embedding", "mtp.pre_fc_norm_hidden", "mtp.fc", "mtp.norm"},          \
-    .mtp_layers = "mtp.layers", .also = &delta_names
+    .mtp_layers = "mtp.layers", .mtp_once = true, .also = &delta_names
 
 static const struct hf_names delta_names = {
     .layers = "model.layers",

@@ -1,7 +1,7 @@
-/* Decoders of Llama's descent with a mixture of experts, and DeepSeek's latent attention.
+/* Decoders of Llama's descent with a mixture of experts.
  *
- * Sources: the config and modelling classes of transformers of the same names; DeepSeek's own modelling_deepseek.py for
- * V2, V3 and what follows it (Moonlight, Kimi-K2). */
+ * Sources: the config and modelling classes of transformers of the same names, and for names in the checkpoints its
+ * conversion_mapping.py. */
 #include "model/hf.h"
 
 #include <string.h>
@@ -25,6 +25,20 @@ static const struct hf_names qwen_moe_names = {
     .experts = {[SLOT_GATE] = "mlp.experts.*.gate_proj",
                 [SLOT_UP] = "mlp.experts.*.up_proj",
                 [SLOT_DOWN] = "mlp.experts.*.down_proj"},
+};
+static const struct hf_names minimax_m2_names = {
+    .layers = "model.layers",
+    .of = {HF_LLAMA_OF, LLAMA_NORM2, [SLOT_ROUTER] = "block_sparse_moe.gate",
+           [SLOT_ROUTER_CORRECTION] = "=block_sparse_moe.e_score_correction_bias"},
+    .experts = {[SLOT_GATE] = "block_sparse_moe.experts.*.w1",
+                [SLOT_UP] = "block_sparse_moe.experts.*.w3",
+                [SLOT_DOWN] = "block_sparse_moe.experts.*.w2"},
+};
+static const struct hf_names qwen3_vl_moe_names = {
+    .layers = "model.layers",
+    .of = {HF_LLAMA_OF, HF_LLAMA_MLP, LLAMA_NORM2, [SLOT_ROUTER] = "mlp.gate"},
+    .experts =
+        {[SLOT_GATE_UP] = "=mlp.experts.gate_up_proj", [SLOT_DOWN] = "=mlp.experts.down_proj"},
 };
 static const struct hf_names granitemoe_names = {
     .layers = "model.layers",
@@ -72,25 +86,8 @@ static const struct hf_names gemma4_names = {
     .experts = {[SLOT_GATE_UP] = "=experts.gate_up_proj", [SLOT_DOWN] = "=experts.down_proj"},
     .also = &gemma4_moe_names,
 };
-static const struct hf_names deepseek_names = {
-    .layers = "model.layers",
-    .of =
-        {HF_LLAMA_OF, HF_LLAMA_MLP, LLAMA_NORM2, [SLOT_Q_A] = "self_attn.q_a_proj",
-         [SLOT_Q_A_NORM] = "self_attn.q_a_layernorm", [SLOT_Q_B] = "self_attn.q_b_proj",
-         [SLOT_KV_A] = "self_attn.kv_a_proj_with_mqa",
-         [SLOT_KV_A_NORM] = "self_attn.kv_a_layernorm", [SLOT_KV_B] = "self_attn.kv_b_proj",
-         [SLOT_ROUTER] = "mlp.gate", [SLOT_ROUTER_CORRECTION] = "=mlp.gate.e_score_correction_bias",
-         [SLOT_SHARED_GATE] = "mlp.shared_experts.gate_proj",
-         [SLOT_SHARED_UP] = "mlp.shared_experts.up_proj",
-         [SLOT_SHARED_DOWN] = "mlp.shared_experts.down_proj"},
-    .experts = {[SLOT_GATE] = "mlp.experts.*.gate_proj",
-                [SLOT_UP] = "mlp.experts.*.up_proj",
-                [SLOT_DOWN] = "mlp.experts.*.down_proj"},
-    .mtp = {"enorm", "hnorm", "eh_proj", "shared_head.norm"},
-};
-
-static int finish(struct hf *h, const struct hf_layer *dense, const struct hf_layer *sparse,
-                  const bool *is_sparse, struct err *e)
+int hf_finish(struct hf *h, const struct hf_layer *dense, const struct hf_layer *sparse,
+              const bool *is_sparse, struct err *e)
 {
     return hf_add_kinds(h, dense, sparse, is_sparse, e) || hf_check_count(h, "num_hidden_layers", e)
                ? -1
@@ -106,7 +103,7 @@ static int read_mixtral(struct hf *h, struct err *e)
     if (hf_decoder(h, &l, true, e) ||
         hf_experts(h, &l.c, "num_local_experts", 1, 8, "num_experts_per_tok", 2, e))
         return -1;
-    return finish(h, NULL, &l, NULL, e);
+    return hf_finish(h, NULL, &l, NULL, e);
 }
 
 /* LayerNorm, biases on attention and head, and a routing of its own; otherwise Mixtral */
@@ -119,7 +116,7 @@ static int read_phimoe(struct hf *h, struct err *e)
         hf_flag_or(h, "lm_head_bias", false, &h->head_bias, e))
         return -1;
     l.c.route = ROUTE_OTHER;
-    return finish(h, NULL, &l, NULL, e);
+    return hf_finish(h, NULL, &l, NULL, e);
 }
 
 static int read_granitemoe(struct hf *h, struct err *e)
@@ -130,7 +127,59 @@ static int read_granitemoe(struct hf *h, struct err *e)
         hf_experts(h, &l.c, "num_local_experts", 1, 8, "num_experts_per_tok", 2, e))
         return -1;
     l.fused_gate_up = !h->opt->split_fused;
-    return finish(h, NULL, &l, NULL, e);
+    return hf_finish(h, NULL, &l, NULL, e);
+}
+
+/* q and k normed over all heads; weights of the experts as the softmax over all gives them. */
+static int read_olmoe(struct hf *h, struct err *e)
+{
+    struct hf_layer l;
+    bool normalised;
+
+    if (hf_decoder(h, &l, true, e) ||
+        hf_experts(h, &l.c, "num_experts|num_local_experts", 1, 64, "num_experts_per_tok", 8, e) ||
+        hf_flag_or(h, "norm_topk_prob", false, &normalised, e))
+        return -1;
+    l.c.route = normalised ? ROUTE_SOFTMAX_OF_CHOSEN : ROUTE_OTHER;
+    return hf_finish(h, NULL, &l, NULL, e);
+}
+
+/* attn_type_list: 1 where a layer has softmax attention, 0 where MiniMax-01 had a linear one. */
+static int minimax_attention(struct hf *h, struct err *e)
+{
+    struct json_at list, it;
+    uint64_t type;
+
+    if (!hf_has(h, "attn_type_list", &list))
+        return 0;
+    if (hf_per_layer(h, &list, e))
+        return -1;
+    for (bool ok = json_first(&list, &it); ok; ok = json_next(&it)) {
+        if (json_as_u64(&it, 0, 1, &type, e))
+            return -1;
+        if (!type)
+            return json_err(&it, ERR_UNSUPPORTED, e,
+                            "is 0, linear attention; only 1, softmax attention, is read");
+    }
+    return 0;
+}
+
+/* Mixtral's tensors, norms over all heads of q and of k, a sigmoid's scores with a correction, half a head rotates. */
+static int read_minimax_m2(struct hf *h, struct err *e)
+{
+    uint64_t rotary;
+    struct hf_layer l;
+
+    if (hf_decoder(h, &l, true, e) ||
+        hf_experts(h, &l.c, "num_local_experts|num_experts", 1, 256, "num_experts_per_tok", 8, e) ||
+        hf_must_be(h, "use_qk_norm", true, "which leaves out the norms of q and k", e) ||
+        hf_flag_or(h, "use_routing_bias", true, &l.router_correction, e) ||
+        minimax_attention(h, e) ||
+        hf_size_or(h, "rotary_dim", 1, l.c.head_dim, l.c.rotary_dim, &rotary, e))
+        return -1;
+    l.c.rotary_dim = rotary == l.c.head_dim ? 0 : (uint32_t)rotary / 2 * 2;
+    l.c.route = ROUTE_OTHER;
+    return hf_finish(h, NULL, &l, NULL, e);
 }
 
 /* Biases everywhere, a sink a head, gate and up of an expert interleaved, a clamped SwiGLU. */
@@ -146,7 +195,7 @@ static int read_gpt_oss(struct hf *h, struct err *e)
     l.qkv_bias = l.o_bias = bias;
     l.router_bias = l.expert_bias = l.sinks = l.stacked_in_out = true;
     l.fused_gate_up = !h->opt->split_fused;
-    return finish(h, NULL, &l, NULL, e);
+    return hf_finish(h, NULL, &l, NULL, e);
 }
 
 /* ---- some layers are dense ---- */
@@ -182,12 +231,13 @@ static int read_qwen_moe(struct hf *h, struct err *e)
 {
     /* transformers 5 writes num_experts under Mixtral's name */
     bool shared = !strcmp(h->fam->type, "qwen2_moe"), normalised, *sparse;
+    bool stacked = h->names == &qwen3_vl_moe_names; /* and normalised whatever is written */
     struct hf_layer l, d;
 
     if (hf_decoder(h, &l, false, e) ||
-        hf_experts(h, &l.c, "num_experts|num_local_experts", 0, shared ? 60 : 128,
-                   "num_experts_per_tok", shared ? 4 : 8, e) ||
-        hf_flag_or(h, "norm_topk_prob", false, &normalised, e))
+        hf_experts(h, &l.c, "num_experts|num_local_experts", 0, shared || stacked ? 60 : 128,
+                   "num_experts_per_tok", shared || stacked ? 4 : 8, e) ||
+        hf_flag_or(h, "norm_topk_prob", stacked, &normalised, e))
         return -1;
     sparse = ARENA_NEW(h->a, bool, h->layers);
     if (hf_sparse_layers(h, l.c.n_experts, sparse, e))
@@ -201,31 +251,10 @@ static int read_qwen_moe(struct hf *h, struct err *e)
          (shared && hf_size(h, "shared_expert_intermediate_size", HF_MAX_WIDTH, &l.shared_ffn, e))))
         return -1;
     l.shared_router = shared;
-    l.c.route = normalised ? ROUTE_SOFTMAX_OF_CHOSEN : ROUTE_OTHER;
-    return finish(h, &d, &l, sparse, e);
-}
-
-/* Which layers rotate, and see a chunk only: no_rope_layers (1: it does), else all but every n-th. */
-static int llama4_rotary(struct hf *h, bool *rotary, struct err *e)
-{
-    uint64_t every, *listed;
-    struct json_at at;
-    size_t n;
-
-    if (hf_size_or(h, "no_rope_layer_interval", 1, HF_MAX_LAYERS, 4, &every, e))
-        return -1;
-    for (uint64_t i = 0; i < h->layers; i++)
-        rotary[i] = (i + 1) % every != 0;
-    if (!json_opt(&h->top, "no_rope_layers", &at))
-        return 0;
-    if (json_u64_array(&h->top, "no_rope_layers", 0, 1, h->a, &listed, &n, e))
-        return -1;
-    if (n && n != h->layers)
-        return json_err(&at, ERR_INVALID, e, "has %zu entries for %llu layers", n,
-                        (unsigned long long)h->layers);
-    for (size_t i = 0; i < n; i++)
-        rotary[i] = listed[i];
-    return 0;
+    l.stacked_in_out = stacked;
+    l.fused_gate_up = stacked && !h->opt->split_fused;
+    l.c.route = normalised || stacked ? ROUTE_SOFTMAX_OF_CHOSEN : ROUTE_OTHER;
+    return hf_finish(h, &d, &l, sparse, e);
 }
 
 /* layer_types, where they are written, say the same again. */
@@ -288,7 +317,7 @@ static int read_llama4(struct hf *h, struct err *e)
     sparse = ARENA_NEW(h->a, bool, h->layers);
     rotary = ARENA_NEW(h->a, bool, h->layers);
     which = ARENA_NEW(h->a, uint8_t, h->layers);
-    if (llama4_sparse(h, sparse, e) || llama4_rotary(h, rotary, e) ||
+    if (llama4_sparse(h, sparse, e) || hf_rotary_layers(h, rotary, e) ||
         llama4_types(h, rotary, chunk, e))
         return -1;
     l.c.route = ROUTE_OTHER;
@@ -393,66 +422,8 @@ static int read_gemma4(struct hf *h, struct err *e)
     return hf_check_count(h, "num_hidden_layers", e);
 }
 
-/* ---- DeepSeek ---- */
-
-static int latent_sizes(struct hf *h, struct hf_layer *l, struct err *e)
-{
-    uint64_t nope, rope, v;
-
-    if (hf_size(h, "kv_lora_rank", HF_MAX_WIDTH, &l->kv_lora, e) ||
-        hf_size_or(h, "q_lora_rank", 1, HF_MAX_WIDTH, 0, &l->q_lora, e) ||
-        hf_size(h, "qk_nope_head_dim", HF_MAX_HEADS, &nope, e) ||
-        hf_size(h, "qk_rope_head_dim", HF_MAX_HEADS, &rope, e) ||
-        hf_size(h, "v_head_dim", HF_MAX_HEADS, &v, e))
-        return -1;
-    l->c.mixer = MIXER_MLA;
-    l->c.head_dim = (uint32_t)(nope + rope);
-    l->c.rotary_dim = (uint32_t)rope;
-    l->c.v_head_dim = (uint32_t)v;
-    l->c.n_kv_heads = l->c.n_heads;
-    return 0;
-}
-
-static int routed(struct hf *h, struct hf_layer *l, struct err *e)
-{
-    bool v2 = !strcmp(h->fam->type, "deepseek_v2");
-    const char *method = v2 ? "greedy" : "noaux_tc";
-    uint64_t shared;
-
-    if (hf_size(h, "moe_intermediate_size", HF_MAX_WIDTH, &l->c.ffn, e) ||
-        hf_size_or(h, "n_shared_experts", 0, 1024, 0, &shared, e) ||
-        json_str_or(&h->top, "topk_method", method, &method, e))
-        return -1;
-    l->shared_ffn = shared * l->c.ffn;
-    l->router_correction = !strcmp(method, "noaux_tc");
-    l->c.route = ROUTE_OTHER;
-    return 0;
-}
-
-static int read_deepseek(struct hf *h, struct err *e)
-{
-    uint64_t first, freq;
-    bool *sparse;
-    struct hf_layer l, d;
-
-    if (hf_decoder(h, &l, false, e) || latent_sizes(h, &l, e) ||
-        hf_experts(h, &l.c, "n_routed_experts", 0, 0, "num_experts_per_tok", 0, e) ||
-        hf_size_or(h, "first_k_dense_replace", 0, HF_MAX_LAYERS, 0, &first, e) ||
-        hf_size_or(h, "moe_layer_freq", 1, HF_MAX_LAYERS, 1, &freq, e))
-        return -1;
-    sparse = ARENA_NEW(h->a, bool, h->layers);
-    for (uint64_t i = 0; i < h->layers; i++)
-        sparse[i] = l.c.n_experts && i >= first && i % freq == 0;
-    d = l;
-    d.c.n_experts = d.c.n_active = 0;
-    if (hf_any(h, sparse, false) && hf_size(h, "intermediate_size", HF_MAX_WIDTH, &d.c.ffn, e))
-        return -1;
-    if (hf_any(h, sparse, true) && routed(h, &l, e))
-        return -1;
-    return finish(h, &d, &l, sparse, e);
-}
-
-static const char *const deepseek_refused[] = {"index_topk", NULL};
+static const char *const olmoe_refused[] = {"clip_qkv", NULL};
+static const char *const minimax_m2_refused[] = {"shared_intermediate_size", NULL};
 static const char *const gemma4_refused[] = {"num_kv_shared_layers", NULL};
 
 const struct hf_family hf_moe_families[] = {
@@ -468,6 +439,23 @@ const struct hf_family hf_moe_families[] = {
      .traits = HF_ATTENTION_BIAS | HF_QK_NORM | HF_WINDOW_FLAG,
      .kv_heads = 4,
      .window = 4096},
+    {.type = "qwen3_vl_moe_text",
+     .names = &qwen3_vl_moe_names,
+     .read = read_qwen_moe,
+     .traits = HF_ATTENTION_BIAS | HF_QK_NORM,
+     .kv_heads = 16},
+    {.type = "olmoe",
+     .names = &qwen_moe_names,
+     .read = read_olmoe,
+     .traits = HF_ATTENTION_BIAS | HF_QK_NORM_WHOLE,
+     .refused = olmoe_refused},
+    {.type = "minimax_m2",
+     .names = &minimax_m2_names,
+     .read = read_minimax_m2,
+     .traits = HF_QK_NORM_WHOLE,
+     .kv_heads = 8,
+     .head_dim = 128,
+     .refused = minimax_m2_refused},
     {.type = "phimoe",
      .names = &mixtral_names,
      .read = read_phimoe,
@@ -499,23 +487,5 @@ const struct hf_family hf_moe_families[] = {
      .window = 512,
      .full_every = 6,
      .refused = gemma4_refused},
-    {.type = "deepseek_v2",
-     .names = &deepseek_names,
-     .read = read_deepseek,
-     .traits = HF_ATTENTION_BIAS,
-     .head_dim = 64, /* of no use: keys and values have sizes of their own */
-     .refused = deepseek_refused},
-    {.type = "deepseek_v3",
-     .names = &deepseek_names,
-     .read = read_deepseek,
-     .traits = HF_ATTENTION_BIAS,
-     .head_dim = 64, /* of no use: keys and values have sizes of their own */
-     .refused = deepseek_refused},
-    {.type = "kimi_k2",
-     .names = &deepseek_names,
-     .read = read_deepseek,
-     .traits = HF_ATTENTION_BIAS,
-     .head_dim = 64, /* of no use: keys and values have sizes of their own */
-     .refused = deepseek_refused},
     {.type = NULL},
 };

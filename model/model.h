@@ -82,6 +82,10 @@ enum tensor_slot {
     SLOT_KV_A,
     SLOT_KV_A_NORM,
     SLOT_KV_B,
+    SLOT_INDEX_Q, /* indexer of sparse attention, which chooses keys: its queries, from the rank of q */
+    SLOT_INDEX_K, /* ... its one key a token */
+    SLOT_INDEX_K_NORM,
+    SLOT_INDEX_WEIGHTS, /* ... a weight a head of it */
     SLOT_ROUTER_CORRECTION, /* a number an expert: added to its score for the choice alone, or times its weight */
     SLOT_ROUTER_NORM, /* of what the router reads, where it is not what the experts read */
     SLOT_EXPERTS_NORM, /* of what the experts read, where a dense MLP beside them has a norm of its own */
@@ -271,8 +275,9 @@ struct model_options {
     bool split_fused;       /* fused q, k, v and fused gate, up are tensors of their own */
     uint32_t also_matrices; /* 1 << role each: of embedding, position, head, router */
     bool mtp;               /* layers of multi-token prediction are taken in */
-    const char *names;      /* a file of patterns for names of tensors (docs/MODELS.md), or NULL */
-    bool incomplete_ok;     /* do not refuse a model with `incomplete` */
+    const char *as; /* the family that a config.json is read as, whatever its model_type; or NULL */
+    const char *names;  /* a file of patterns for names of tensors (docs/MODELS.md), or NULL */
+    bool incomplete_ok; /* do not refuse a model with `incomplete` */
 };
 
 /* Load a model by what the user wrote: a path of a config.json or its directory, of a plan file (its model), a bundled name,
@@ -290,6 +295,8 @@ int model_from_config_with(const char *text, size_t len, const char *name,
                            struct err *e);
 int model_from_synthetic(const char *what, uint64_t seq_len, struct arena *a, struct model *m,
                          struct err *e);
+/* Is `name` a family of config.json files? ERR_UNKNOWN, with the nearest of them and all of them. */
+int model_family_check(const char *name, struct err *e);
 /* Bundled names, NULL-terminated, in the order to show them. */
 const char *const *model_bundled_names(void);
 /* The text (a config.json) of a bundled model, or NULL. Matches without case. */

@@ -11,103 +11,165 @@
 #include <stdio.h>
 #include <string.h>
 
-static const struct hf_family *const groups[] = {
-    hf_llama_families, hf_moe_families, hf_gpt_families, hf_hybrid_families, hf_encoder_families};
-enum { N_GROUPS = sizeof(groups) / sizeof(groups[0]), MAX_TYPES = 64 };
+const struct hf_family *const hf_groups[] = {hf_llama_families,
+                                             hf_moe_families,
+                                             hf_deepseek_families,
+                                             hf_gpt_families,
+                                             hf_hybrid_families,
+                                             hf_encoder_families,
+                                             NULL};
+enum { MAX_TYPES = 96 };
 
-/* Multimodal types: the type of the text part where it does not say one, and where its names stand in the checkpoint. */
+/* Multimodal types: the type of the text part where it does not say one, and where its names stand in the checkpoint.
+ * `flat`: files without text_config have the keys of the text part in the document itself. */
 static const struct {
     const char *type, *text_type, *prefix, *insert;
+    bool flat;
 } outers[] = {
-    {"gemma3", "gemma3_text", "language_model.", NULL},
-    {"gemma4", "gemma4_text", NULL, "language_model."},
-    {"llama4", "llama4_text", "language_model.", NULL},
-    {"mistral3", "mistral", "language_model.", NULL},
-    {"llava", "llama", "language_model.", NULL},
-    {"qwen3_5", "qwen3_5_text", NULL, "language_model."},
-    {"qwen3_5_moe", "qwen3_5_moe_text", NULL, "language_model."},
+    {"gemma3", "gemma3_text", "language_model.", NULL, false},
+    {"gemma4", "gemma4_text", NULL, "language_model.", false},
+    {"llama4", "llama4_text", "language_model.", NULL, false},
+    {"mistral3", "mistral", "language_model.", NULL, false},
+    {"llava", "llama", "language_model.", NULL, false},
+    {"qwen2_vl", "qwen2_vl_text", NULL, NULL, true},
+    {"qwen2_5_vl", "qwen2_5_vl_text", NULL, NULL, true},
+    {"qwen3_vl", "qwen3_vl_text", NULL, "language_model.", false},
+    {"qwen3_vl_moe", "qwen3_vl_moe_text", NULL, "language_model.", false},
+    {"qwen3_5", "qwen3_5_text", NULL, "language_model.", false},
+    {"qwen3_5_moe", "qwen3_5_moe_text", NULL, "language_model.", false},
 };
 enum { N_OUTERS = sizeof(outers) / sizeof(outers[0]) };
 
 static const struct hf_family *family_of(const char *type)
 {
-    for (size_t g = 0; g < N_GROUPS; g++)
-        for (const struct hf_family *f = groups[g]; f->type; f++)
+    for (const struct hf_family *const *g = hf_groups; *g; g++)
+        for (const struct hf_family *f = *g; f->type; f++)
             if (!strcmp(f->type, type))
                 return f;
     return NULL;
 }
 
+/* All types, as many as are returned. */
+static size_t family_names(const char *names[MAX_TYPES])
+{
+    size_t n = 0;
+
+    for (const struct hf_family *const *g = hf_groups; *g; g++)
+        for (const struct hf_family *f = *g; f->type; f++) {
+            BUG_ON(n == MAX_TYPES);
+            names[n++] = f->type;
+        }
+    return n;
+}
+
+int model_family_check(const char *name, struct err *e)
+{
+    const char *names[MAX_TYPES];
+    char list[900];
+    size_t n = family_names(names), len = 0;
+
+    if (family_of(name))
+        return 0;
+    for (size_t i = 0; i < n; i++) {
+        len += (size_t)snprintf(list + len, sizeof(list) - len, "%s%s", i ? ", " : "", names[i]);
+        BUG_ON(len >= sizeof(list));
+    }
+    return err_set(e, ERR_UNKNOWN, "'%.60s' is no family%s; there are %s", name,
+                   suggest(name, names, n).s, list);
+}
+
 static int unknown_type(const struct hf *h, const char *type, struct err *e)
 {
     const char *names[MAX_TYPES];
+    size_t n = family_names(names);
     struct json_at at;
-    char list[700];
-    size_t n = 0, len = 0;
 
-    for (size_t g = 0; g < N_GROUPS; g++)
-        for (const struct hf_family *f = groups[g]; f->type; f++) {
-            BUG_ON(n == MAX_TYPES);
-            names[n++] = f->type;
-            len +=
-                (size_t)snprintf(list + len, sizeof(list) - len, "%s%s", len ? ", " : "", f->type);
-            BUG_ON(len >= sizeof(list));
-        }
     if (json_get(&h->top, "model_type", &at, e))
         return -1;
     return json_err(&at, ERR_UNSUPPORTED, e,
-                    "is '%.60s'%s; read are %s. For another give the .safetensors files or their "
-                    "index, whose headers have the shapes, or its layers in one line, "
-                    "block:layers=L,hidden=H,heads=A,...; 'ballast model --list' shows the bundled "
-                    "models",
-                    type, suggest(type, names, n).s, list);
+                    "is '%.60s', which is not read%s; --as FAMILY (--as llama) reads it as a "
+                    "family that has the same tensors, docs/MODELS.md lists them; else give the "
+                    ".safetensors files or their index, whose headers have the shapes, or its "
+                    "layers in one line, block:layers=L,hidden=H,heads=A,...",
+                    type, suggest(type, names, n).s);
 }
 
 /* ---- the document ---- */
 
+/* "vision_config, audio_config": parts of the document beside the text part, or "" */
+static const char *other_parts(const struct hf *h, const struct json_at *document)
+{
+    const char *parts = "";
+    struct json_at it;
+    struct err e;
+
+    for (bool ok = json_first(document, &it); ok; ok = json_next(&it)) {
+        const char *key = json_key(&it), *end = strstr(key, "_config");
+
+        if (!end || strcmp(end, "_config") != 0 || json_is_object(&it, &e) ||
+            !strcmp(key, "text_config") || !strcmp(key, "quantization_config") ||
+            !strcmp(key, "generation_config"))
+            continue;
+        parts = arena_printf(h->a, "%s%s%.40s", parts, *parts ? ", " : "", key);
+    }
+    return parts;
+}
+
 /* Steps into text_config, where there is one. */
 static int text_part(struct hf *h, const char *type, const char **text_type, struct err *e)
 {
-    struct json_at text;
+    struct json_at document = h->top, text;
+    bool nested = json_opt(&h->top, "text_config", &text);
+    const char *parts;
+    size_t i = 0;
 
-    if (!json_opt(&h->top, "text_config", &text))
+    while (i < N_OUTERS && strcmp(outers[i].type, type) != 0)
+        i++;
+    if (!nested && (i == N_OUTERS || !outers[i].flat))
         return 0;
-    if (json_is_object(&text, e))
-        return -1;
-    h->outer = h->top;
-    h->top = text;
-    *text_type = NULL;
-    for (size_t i = 0; i < N_OUTERS; i++)
-        if (!strcmp(outers[i].type, type)) {
-            *text_type = outers[i].text_type;
-            h->prefix = outers[i].prefix;
-            h->insert = outers[i].insert;
-        }
-    if (json_opt(&text, "model_type", &text) || !*text_type)
-        if (json_str(&h->top, "model_type", text_type, e))
+    *text_type = i < N_OUTERS ? outers[i].text_type : NULL;
+    h->prefix = i < N_OUTERS ? outers[i].prefix : NULL;
+    h->insert = i < N_OUTERS ? outers[i].insert : NULL;
+    if (nested) {
+        if (json_is_object(&text, e))
             return -1;
-    model_note(h->m, h->a, "the text part (text_config) of a %.40s model; other parts are left out",
-               type);
+        h->outer = h->top;
+        h->top = text;
+        if (!h->opt->as && (json_opt(&h->top, "model_type", &text) || !*text_type) &&
+            json_str(&h->top, "model_type", text_type, e))
+            return -1;
+    }
+    parts = other_parts(h, &document);
+    model_note(h->m, h->a, "the text part%s of a %.40s model; %s left out",
+               nested ? " (text_config)" : "", type, *parts ? parts : "other parts are");
     return 0;
 }
 
+/* The family that model_type names, or --as. */
 static int read_type(struct hf *h, struct err *e)
 {
-    const char *type, *outer;
+    const char *type = "", *outer, *as = h->opt->as;
     struct json_at at;
 
-    if (json_is_object(&h->top, e) || json_str(&h->top, "model_type", &type, e))
+    if (json_is_object(&h->top, e) || (as ? json_str_or(&h->top, "model_type", "", &type, e)
+                                          : json_str(&h->top, "model_type", &type, e)))
         return -1;
     outer = type;
     if (text_part(h, outer, &type, e))
         return -1;
-    for (size_t i = 0; i < N_OUTERS && !h->outer.node; i++)
+    for (size_t i = 0; i < N_OUTERS && !h->outer.node && !as; i++)
         if (!strcmp(outers[i].type, type) && !json_get(&h->top, "model_type", &at, e))
             return json_err(&at, ERR_PARSE, e,
                             "is '%s', a multimodal type, but there is no text_config", type);
-    h->fam = family_of(type);
+    if (as && model_family_check(as, e))
+        return err_prefix(e, "'%.300s': --as", h->top.file);
+    h->fam = family_of(as ? as : type);
     if (!h->fam)
         return unknown_type(h, type, e);
+    if (as && (!type || strcmp(as, type) != 0))
+        model_note(h->m, h->a, "read as %s, as --as says: its model_type is '%.60s'%s", as,
+                   *outer ? outer : "(none)",
+                   type && family_of(type) ? ", which is a family of its own" : "");
     h->m->arch = h->fam->type;
     h->names = h->fam->names;
     return 0;
@@ -135,8 +197,8 @@ static int predicted_tokens(struct hf *h, struct err *e)
 {
     uint64_t n;
 
-    if (hf_size_or(h, "num_nextn_predict_layers|mtp_num_hidden_layers", 0, 1024, h->fam->mtp, &n,
-                   e))
+    if (hf_size_or(h, "num_nextn_predict_layers|mtp_num_hidden_layers|num_mtp_modules", 0, 1024,
+                   h->fam->mtp, &n, e))
         return -1;
     if (h->opt->mtp && (!n || !h->names->mtp[0]))
         return json_err(&h->top, ERR_INVALID, e,
@@ -240,7 +302,7 @@ int model_from_config_with(const char *text, size_t len, const char *name,
     struct json j;
     int rc;
 
-    if (json_parse(&j, name, text, len, e))
+    if (json_parse_foreign(&j, name, text, len, e))
         return -1;
     top = json_top(&j);
     rc = model_from_config_tree(&top, o, a, m, e);

@@ -145,6 +145,9 @@ static int from_list(struct tensor_list *l, const char *path, const char *missin
     rc = config_beside(l, path, o, a, m, &why, e);
     if (rc <= 0)
         return rc;
+    if (o->as)
+        return err_set(e, ERR_INVALID, "--as is for a config.json, and beside '%.300s' %s%.300s",
+                       path, why ? "" : "there is none", why ? why : "");
     if (o->names) {
         if (name_patterns_load(o->names, a, &p, e))
             return -1;
@@ -213,6 +216,11 @@ static int names_without_list(const char *what, struct err *e)
                    what);
 }
 
+static int as_without_config(const char *what, struct err *e)
+{
+    return err_set(e, ERR_INVALID, "--as is for a config.json, and '%.300s' is none", what);
+}
+
 static int load_text(const char *text, size_t len, const char *path, const char *shown,
                      const struct model_options *o, struct arena *a, struct model *m, struct err *e)
 {
@@ -221,13 +229,23 @@ static int load_text(const char *text, size_t len, const char *path, const char 
     struct json j;
     int rc = 0;
 
-    if (json_parse(&j, path, text, len, e))
+    if (json_parse_foreign(&j, path, text, len, e))
         return -1;
     top = json_top(&j);
     content = content_of(&top);
+    if (j.nonfinite && content != IS_CONFIG) { /* only Python's config.json may have such words */
+        json_release(&j);
+        if (json_parse(&j, path, text, len, e))
+            return -1;
+        BUG_ON(true);
+    }
     if (o->names && (content == IS_CONFIG || content == IS_PLAN)) {
         json_release(&j);
         return names_without_list(path, e);
+    }
+    if (o->as && content == IS_PLAN) {
+        json_release(&j);
+        return as_without_config(path, e);
     }
     if (content == IS_LIST)
         rc = load_list(&top, path, o, a, m, e);
@@ -310,6 +328,8 @@ static int load(const char *what, const struct model_options *o, struct arena *a
 
     if (o->names && (line || (text && stat(what, &st))))
         return names_without_list(what, e);
+    if (o->as && line)
+        return as_without_config(what, e);
     if (line)
         return model_from_synthetic(what, o->seq_len, a, m, e);
     if (stat(what, &st) == 0)

@@ -74,6 +74,7 @@ static enum tensor_role role_of(const struct item *x)
     case SLOT_K_NORM:
     case SLOT_Q_A_NORM:
     case SLOT_KV_A_NORM:
+    case SLOT_INDEX_K_NORM:
     case SLOT_MIXER_NORM:
     case SLOT_ROUTER_NORM:
     case SLOT_EXPERTS_NORM:

@@ -168,6 +168,7 @@ static struct want of_latent(const struct slots *x, enum tensor_slot slot)
     const struct unit_class *c = x->c;
     uint64_t q = product(c->n_heads, c->head_dim), nope = c->head_dim - c->rotary_dim;
     uint64_t latent = numel_of(x, SLOT_KV_A_NORM), rank = numel_of(x, SLOT_Q_A_NORM);
+    uint64_t index = numel_of(x, SLOT_INDEX_K_NORM), heads;
     struct want w = {0};
 
     switch (slot) {
@@ -187,6 +188,15 @@ static struct want of_latent(const struct slots *x, enum tensor_slot slot)
         return matrix(true, product(c->n_heads, nope + c->v_head_dim), latent);
     case SLOT_O:
         return matrix(true, c->hidden, unit_class_v_width(c));
+    case SLOT_INDEX_Q: /* all four of an indexer or none */
+        heads = numel_of(x, SLOT_INDEX_WEIGHTS) / c->hidden;
+        return index && rank ? matrix(true, product(heads, index), rank) : w;
+    case SLOT_INDEX_K:
+        return index ? matrix(true, index, c->hidden) : w;
+    case SLOT_INDEX_K_NORM:
+        return index && rank ? matrix(true, index, 0) : w;
+    case SLOT_INDEX_WEIGHTS:
+        return index ? matrix(true, numel_of(x, slot) / c->hidden, c->hidden) : w;
     default:
         return w;
     }

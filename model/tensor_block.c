@@ -46,6 +46,27 @@ static bool heads_of(struct unit_class *c, uint64_t q, uint64_t kv, const struct
     return q / d <= UINT32_MAX;
 }
 
+/* All four tensors of an indexer, of sizes that fit each other, or none of them. */
+static bool indexer(const struct item *v, size_t n, uint64_t hidden)
+{
+    const struct item *q = block_slot(v, n, SLOT_INDEX_Q, false);
+    const struct item *k = block_slot(v, n, SLOT_INDEX_K, false);
+    const struct item *norm = block_slot(v, n, SLOT_INDEX_K_NORM, false);
+    const struct item *weights = block_slot(v, n, SLOT_INDEX_WEIGHTS, false);
+    const struct item *rank = block_slot(v, n, SLOT_Q_A_NORM, false);
+    uint64_t dim, heads, rows;
+
+    if (!q && !k && !norm && !weights)
+        return true;
+    if (!q || !k || !norm || !weights || !rank || q->t->n_dims != 2)
+        return false;
+    dim = block_across(k, hidden);
+    heads = block_across(weights, hidden);
+    rows = q->t->shape[0];
+    return dim && heads && norm->t->n_dims == 1 && norm->t->shape[0] == dim && rows % heads == 0 &&
+           rows / heads == dim && q->t->shape[1] == rank->t->shape[0];
+}
+
 /* h heads: kv_b has h (nope + v) rows, o h v columns, q h (nope + rope), kv_a what is left of it is rope. */
 static bool latent(struct unit_class *c, const struct item *v, size_t n, uint64_t hidden)
 {
@@ -154,7 +175,7 @@ bool block_known(struct unit_class *c, const struct item *v, size_t n, uint64_t 
     if (block_slot(v, n, SLOT_CONV, false)) /* heads of recurrences are in no shape */
         return false;
     if (block_slot(v, n, SLOT_KV_A, false)) {
-        if (!latent(c, v, n, hidden))
+        if (!latent(c, v, n, hidden) || !indexer(v, n, hidden))
             return false;
     } else if (block_slot(v, n, SLOT_O, false)) {
         if (!attention(c, v, n, hidden) || !cross(c, v, n, hidden))

@@ -6,9 +6,6 @@
 #include <stdio.h>
 #include <string.h>
 
-static const struct hf_family *const groups[] = {
-    hf_llama_families, hf_moe_families, hf_gpt_families, hf_hybrid_families, hf_encoder_families};
-
 /* Names that are looked at to find the family: the others say the same of further layers and experts. */
 enum { SAMPLE = 500 };
 
@@ -143,12 +140,12 @@ const struct hf_family *slots_family(const struct tensor_list *l)
     const struct hf_family *best = NULL;
     size_t most = 0;
 
-    for (size_t g = 0; g < sizeof(groups) / sizeof(groups[0]); g++)
-        for (const struct hf_family *f = groups[g]; f->type; f++) {
+    for (const struct hf_family *const *g = hf_groups; *g; g++)
+        for (const struct hf_family *f = *g; f->type; f++) {
             struct slot_match x;
             size_t n = 0, step = l->n / SAMPLE + 1;
 
-            if (f > groups[g] && f->names == f[-1].names)
+            if (f > *g && f->names == f[-1].names)
                 continue;
             for (size_t i = 0; i < l->n; i += step)
                 n += slots_match(f->names, l->v[i].name, &x);

@@ -131,8 +131,8 @@ static const char *const far_values[][2] = {
     {"ns-steps", "9"},       {"objective", "bytes"},   {"shard-group", "4"},
     {"ns-batch", "1GiB"},    {"also-matrices", "head"}};
 /* Of no effect on a step's time, or said by other options: the price, the mesh that the layout has, positions in files. */
-static const char *const beside[] = {"price", "mesh", "job",         "target-len", "tp",
-                                     "pp",    "ep",   "split-fused", "names",      "mtp"};
+static const char *const beside[] = {"price", "mesh",        "job",   "target-len", "tp", "pp",
+                                     "ep",    "split-fused", "names", "mtp",        "as"};
 
 static bool is_beside(const char *name)
 {

@@ -17,7 +17,7 @@ static bool is_large(const uint8_t *data, size_t size)
     struct err e;
     uint64_t n, all = 1;
 
-    if (json_parse(&j, "fuzz", (const char *)data, size, &e))
+    if (json_parse_foreign(&j, "fuzz", (const char *)data, size, &e))
         return false;
     for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); i++) {
         struct json_at top = json_top(&j), text;
@@ -64,8 +64,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 
     if (is_large(data, size))
         return 0;
-    for (int way = 0; way < 3; way++) {
-        const struct model_options o = {.split_fused = way == 1, .mtp = way == 2};
+    for (int way = 0; way < 4; way++) {
+        const struct model_options o = {
+            .split_fused = way == 1, .mtp = way == 2, .as = way == 3 ? "smollm3" : NULL};
 
         arena_init(&a);
         if (model_from_config_with((const char *)data, size, "fuzz", &o, &a, &m, &e))

@@ -254,6 +254,129 @@ static const struct {
         "model_type": "nemotron_h", "hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 3,
         "hybrid_override_pattern": "M-*", "num_attention_heads": 4, "num_key_value_heads": 2,
         "vocab_size": 100, "mamba_num_heads": 4, "mamba_head_dim": 32, "n_groups": 2, "ssm_state_size": 16})},
+    /* Llama's and Qwen's tensors under other names. SmolLM3's index says total_parameters 3,075,098,624 and has no lm_head */
+    {"smollm3-3b", "model.safetensors.index.json: total_parameters", 3075098624, JSON_TEXT({
+        "model_type": "smollm3", "hidden_size": 2048, "intermediate_size": 11008, "num_hidden_layers": 36,
+        "num_attention_heads": 16, "num_key_value_heads": 4, "vocab_size": 128256, "max_window_layers": 28,
+        "no_rope_layer_interval": 4, "no_rope_layers": [1, 1, 1, 0, 1, 1, 1, 0, 1, 1, 1, 0, 1, 1, 1, 0, 1, 1,
+        1, 0, 1, 1, 1, 0, 1, 1, 1, 0, 1, 1, 1, 0, 1, 1, 1, 0], "sliding_window": null,
+        "use_sliding_window": false, "attention_bias": false, "mlp_bias": false})},
+    {"smollm3 with windows", "by hand", 0, JSON_TEXT({
+        "model_type": "smollm3", "hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 5,
+        "num_attention_heads": 4, "vocab_size": 100, "no_rope_layer_interval": 2, "use_sliding_window": true,
+        "sliding_window": 128, "tie_word_embeddings": false})},
+    {"olmoe-1b-7b", "parameters of the published safetensors", 6919161856, JSON_TEXT({
+        "model_type": "olmoe", "hidden_size": 2048, "intermediate_size": 1024, "num_hidden_layers": 16,
+        "num_attention_heads": 16, "num_key_value_heads": 16, "vocab_size": 50304, "num_experts": 64,
+        "num_experts_per_tok": 8, "norm_topk_prob": false, "clip_qkv": null, "tie_word_embeddings": false})},
+    {"internlm2-7b", "the model's own count, and its 15,475,417,088 bytes of bf16", 7737708544, JSON_TEXT({
+        "model_type": "internlm2", "hidden_size": 4096, "intermediate_size": 14336, "num_hidden_layers": 32,
+        "num_attention_heads": 32, "num_key_value_heads": 8, "vocab_size": 92544, "bias": false,
+        "hidden_act": "silu", "tie_word_embeddings": false})},
+    {"internlm2.5-1.8b", "parameters of the published checkpoint", 1889110016, JSON_TEXT({
+        "model_type": "internlm2", "hidden_size": 2048, "intermediate_size": 8192, "num_hidden_layers": 24,
+        "num_attention_heads": 16, "num_key_value_heads": 8, "vocab_size": 92544, "bias": false})},
+    {"baichuan2-7b", BY_HAND(
+        2ull * 125696 * 4096 + 32 * (4ull * 4096 * 4096 + 3ull * 4096 * 11008 + 2 * 4096) + 4096), JSON_TEXT({
+        "model_type": "baichuan", "hidden_size": 4096, "intermediate_size": 11008, "num_hidden_layers": 32,
+        "num_attention_heads": 32, "vocab_size": 125696, "max_position_embeddings": 4096,
+        "model_max_length": 4096, "z_loss_weight": 0, "tie_word_embeddings": false})},
+    {"baichuan-7b", "the maker's page: 7,000,559,616", 7000559616, JSON_TEXT({
+        "model_type": "baichuan", "hidden_size": 4096, "intermediate_size": 11008, "num_hidden_layers": 32,
+        "num_attention_heads": 32, "vocab_size": 64000, "max_position_embeddings": 4096,
+        "tie_word_embeddings": false})},
+    {"baichuan-13b", "the maker's page: 13,264,901,120, with ALiBi", 13264901120, JSON_TEXT({
+        "model_type": "baichuan", "hidden_size": 5120, "intermediate_size": 13696, "num_hidden_layers": 40,
+        "num_attention_heads": 40, "vocab_size": 64000, "model_max_length": 4096,
+        "tie_word_embeddings": false})},
+    {"mimo-7b", BY_HAND(
+        2ull * 151680 * 4096 + 36 * (2ull * 4096 * 4096 + 2 * 1024 * 4096 + 4096 + 2 * 1024 + 3ull * 4096 *
+        11008 + 2 * 4096) + 4096), JSON_TEXT({
+        "model_type": "mimo", "hidden_size": 4096, "intermediate_size": 11008, "num_hidden_layers": 36,
+        "num_attention_heads": 32, "num_key_value_heads": 8, "head_dim": 128, "vocab_size": 151680,
+        "attention_bias": true, "num_nextn_predict_layers": 1, "tie_word_embeddings": false})},
+    {"qwen2.5-vl-7b", "the published 8,292,166,656 less 676,550,144 of its vision tower", 7615616512, JSON_TEXT({
+        "model_type": "qwen2_5_vl", "hidden_size": 3584, "intermediate_size": 18944, "num_hidden_layers": 28,
+        "num_attention_heads": 28, "num_key_value_heads": 4, "vocab_size": 152064, "max_window_layers": 28,
+        "sliding_window": 32768, "use_sliding_window": false, "tie_word_embeddings": false,
+        "vision_config": {"hidden_size": 1280, "model_type": "qwen2_5_vl"}})},
+    /* its vision tower is that of the 7B with an output of 2048 in place of 3584: 5120 x 1536 + 1536 less */
+    {"qwen2.5-vl-3b", "the published 3,754,622,976 less its vision tower", 3754622976 - (676550144 - 5121ull * 1536),
+        JSON_TEXT({
+        "model_type": "qwen2_5_vl", "tie_word_embeddings": true, "text_config": {
+        "model_type": "qwen2_5_vl_text", "hidden_size": 2048, "intermediate_size": 11008,
+        "num_hidden_layers": 36, "num_attention_heads": 16, "num_key_value_heads": 2, "vocab_size": 151936,
+        "use_sliding_window": false, "sliding_window": null}, "vision_config": {"hidden_size": 1280}})},
+    {"qwen2.5-72b text part", "parameters of Qwen2.5-72B, the same tensors", 72706203648, JSON_TEXT({
+        "model_type": "qwen2_vl", "text_config": {"hidden_size": 8192, "intermediate_size": 29568,
+        "num_hidden_layers": 80, "num_attention_heads": 64, "num_key_value_heads": 8,
+        "vocab_size": 152064}})},
+    {"qwen3-vl-4b", "Qwen3-4B's published count, the same tensors", 4022468096, JSON_TEXT({
+        "model_type": "qwen3_vl", "tie_word_embeddings": true, "text_config": {
+        "model_type": "qwen3_vl_text", "hidden_size": 2560, "intermediate_size": 9728,
+        "num_hidden_layers": 36, "num_attention_heads": 32, "num_key_value_heads": 8, "head_dim": 128,
+        "vocab_size": 151936, "attention_bias": false, "tie_word_embeddings": true},
+        "vision_config": {"model_type": "qwen3_vl", "hidden_size": 1024}})},
+    {"qwen3-vl-30b-a3b", "Qwen3-30B-A3B's published count, the same elements", 30532122624, JSON_TEXT({
+        "model_type": "qwen3_vl_moe", "text_config": {
+        "model_type": "qwen3_vl_moe_text", "hidden_size": 2048, "intermediate_size": 6144,
+        "num_hidden_layers": 48, "num_attention_heads": 32, "num_key_value_heads": 4, "head_dim": 128,
+        "vocab_size": 151936, "num_experts": 128, "num_experts_per_tok": 8, "moe_intermediate_size": 768,
+        "decoder_sparse_step": 1, "mlp_only_layers": []}, "tie_word_embeddings": false,
+        "vision_config": {"hidden_size": 1152}})},
+    /* the repository's 110,468,824,832 are these, the predicting layer's, and embedding and head once more:
+     * test_families.c */
+    {"glm-4.5-air", "the published count less its predicting layer", 106852251264, JSON_TEXT({
+        "model_type": "glm4_moe", "hidden_size": 4096, "intermediate_size": 10944, "num_hidden_layers": 46,
+        "num_attention_heads": 96, "num_key_value_heads": 8, "head_dim": 128, "vocab_size": 151552,
+        "attention_bias": true, "use_qk_norm": false, "partial_rotary_factor": 0.5,
+        "first_k_dense_replace": 1, "moe_intermediate_size": 1408, "n_routed_experts": 128,
+        "n_shared_experts": 1, "num_experts_per_tok": 8, "num_nextn_predict_layers": 1})},
+    {"glm-4.5", "the published count less its predicting layer", 352797829024, JSON_TEXT({
+        "model_type": "glm4_moe", "hidden_size": 5120, "intermediate_size": 12288, "num_hidden_layers": 92,
+        "num_attention_heads": 96, "num_key_value_heads": 8, "head_dim": 128, "vocab_size": 151552,
+        "attention_bias": true, "use_qk_norm": true, "partial_rotary_factor": 0.5,
+        "first_k_dense_replace": 3, "moe_intermediate_size": 1536, "n_routed_experts": 160,
+        "n_shared_experts": 1, "num_experts_per_tok": 8, "num_nextn_predict_layers": 1})},
+    {"minimax-m2", "parameters of the published checkpoint without fp8 scales", 228689764864, JSON_TEXT({
+        "model_type": "minimax_m2", "hidden_size": 3072, "intermediate_size": 1536, "num_hidden_layers": 62,
+        "num_attention_heads": 48, "num_key_value_heads": 8, "head_dim": 128, "rotary_dim": 64,
+        "vocab_size": 200064, "num_local_experts": 256, "num_experts_per_tok": 8, "use_qk_norm": true,
+        "use_routing_bias": true, "shared_intermediate_size": 0, "num_mtp_modules": 3,
+        "quantization_config": {"quant_method": "fp8"}})},
+    /* DeepSeek-V3 and in each layer an indexer of 64 heads of 128: 1536 x 8192 + 7168 x 128 + 2 x 128 + 7168 x 64. With
+     * --mtp, and embedding and head once more, it is the published 685,355,329,792: test_families.c */
+    {"deepseek-v3.2", "deepseek-v3 and 61 indexers", 671026419200 + 61 * (1536ull * 8192 + 7168 * 128 + 256 + 7168 * 64),
+        JSON_TEXT({
+        "model_type": "deepseek_v32", "hidden_size": 7168, "intermediate_size": 18432, "num_hidden_layers": 61,
+        "num_attention_heads": 128, "num_key_value_heads": 128, "vocab_size": 129280, "q_lora_rank": 1536,
+        "kv_lora_rank": 512, "qk_nope_head_dim": 128, "qk_rope_head_dim": 64, "v_head_dim": 128,
+        "first_k_dense_replace": 3, "moe_intermediate_size": 2048, "n_routed_experts": 256,
+        "n_shared_experts": 1, "num_experts_per_tok": 8, "num_nextn_predict_layers": 1, "index_topk": 2048,
+        "index_n_heads": 64, "index_head_dim": 128})},
+    {"glm-5", "the published count less its predicting layer", 743911218432, JSON_TEXT({
+        "model_type": "glm_moe_dsa", "hidden_size": 6144, "intermediate_size": 12288, "num_hidden_layers": 78,
+        "num_attention_heads": 64, "num_key_value_heads": 64, "head_dim": 64, "vocab_size": 154880,
+        "q_lora_rank": 2048, "kv_lora_rank": 512, "qk_nope_head_dim": 192, "qk_rope_head_dim": 64,
+        "v_head_dim": 256, "first_k_dense_replace": 3, "moe_intermediate_size": 2048, "n_routed_experts": 256,
+        "n_shared_experts": 1, "num_experts_per_tok": 8, "num_nextn_predict_layers": 1, "index_topk": 2048,
+        "index_n_heads": 32, "index_head_dim": 128})},
+    /* GLM-5.2 and 5.3: layers 0, 1, 2, 6, 10 ... 74 have an indexer, the others take the choice of the one before */
+    {"glm-5.3", "the published count less its predicting layer", 743377019904, JSON_TEXT({
+        "model_type": "glm_moe_dsa", "hidden_size": 6144, "intermediate_size": 12288, "num_hidden_layers": 78,
+        "num_attention_heads": 64, "num_key_value_heads": 64, "head_dim": 192, "vocab_size": 154880,
+        "q_lora_rank": 2048, "kv_lora_rank": 512, "qk_nope_head_dim": 192, "qk_rope_head_dim": 64,
+        "v_head_dim": 256, "first_k_dense_replace": 3, "moe_intermediate_size": 2048, "n_routed_experts": 256,
+        "n_shared_experts": 1, "num_experts_per_tok": 8, "num_nextn_predict_layers": 1, "index_topk": 2048,
+        "index_n_heads": 32, "index_head_dim": 128, "index_topk_freq": 4, "index_skip_topk_offset": 3,
+        "index_topk_pattern": null})},
+    {"sparse attention in dense layers", "by hand", 0, JSON_TEXT({
+        "model_type": "glm_moe_dsa", "hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 4,
+        "num_attention_heads": 2, "vocab_size": 100, "q_lora_rank": 24, "kv_lora_rank": 16,
+        "qk_nope_head_dim": 8, "qk_rope_head_dim": 8, "v_head_dim": 12,
+        "mlp_layer_types": ["dense", "dense", "sparse", "dense"], "moe_intermediate_size": 32,
+        "n_routed_experts": 4, "n_shared_experts": 1, "num_experts_per_tok": 2, "index_n_heads": 4,
+        "index_head_dim": 16, "index_topk_pattern": "FSFS"})},
     /* BERT: what `architectures` says stands on the layers. A layer: q, k, v, o and MLP with biases, two norms. The published
      * file of base counts 109,482,240 without a head, 109,514,298 with that of the masked words; of large 335,141,888 */
     {"bert-base, masked words", BY_HAND(

@@ -320,7 +320,7 @@ START_TEST(bad_files_are_refused_with_file_and_key)
         {"[]", ERR_PARSE, {"t.json", "object"}},
         {"{}", ERR_PARSE, {"t.json", "model_type"}},
         {"{\"model_type\":\"lama\"}", ERR_UNSUPPORTED, {"'lama'", "'llama'", "block:"}},
-        {"{\"model_type\":\"mamba\"}", ERR_UNSUPPORTED, {"qwen3_moe", "--list", ".safetensors"}},
+        {"{\"model_type\":\"mamba\"}", ERR_UNSUPPORTED, {"--as FAMILY", "block:", ".safetensors"}},
         {"{\"model_type\":\"llama\"}", ERR_PARSE, {"num_hidden_layers"}},
         {"{\"model_type\":\"llama\",\"num_hidden_layers\":0}",
          ERR_INVALID,
