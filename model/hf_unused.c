@@ -22,6 +22,7 @@ enum meaning {
     SAYS_EXPERTS,
     SAYS_ACTIVE,
     SAYS_WINDOW,
+    SAYS_BIAS,
     SAYS_PART
 };
 
@@ -44,7 +45,8 @@ static const struct {
     {SAYS_PART, "q_lora_rank|kv_lora_rank|qk_nope_head_dim|qk_rope_head_dim|v_head_dim"},
     {SAYS_PART, "linear_num_key_heads|linear_num_value_heads|linear_key_head_dim|"
                 "linear_value_head_dim|mamba_num_heads|mamba_head_dim|ssm_state_size"},
-    {SAYS_PART, "attention_bias|qkv_bias|use_qkv_bias|mlp_bias|lm_head_bias"},
+    {SAYS_BIAS, "attention_bias|qkv_bias|use_qkv_bias"},
+    {SAYS_PART, "mlp_bias|lm_head_bias"},
     {SAYS_PART, "num_decoder_layers|type_vocab_size|word_embed_proj_dim|"
                 "hidden_size_per_layer_input|relative_attention_num_buckets"},
 };
@@ -95,6 +97,7 @@ static uint64_t own(const struct hf *h, const struct unit_class *c, enum meaning
         return c->n_active;
     case SAYS_WINDOW:
         return c->window;
+    case SAYS_BIAS:
     case SAYS_PART:
         break;
     }
@@ -112,6 +115,8 @@ static bool as_built(const struct hf *h, enum meaning says, const struct json_at
         uint64_t is = own(h, c, says);
 
         dense |= !c->n_experts;
+        if (says == SAYS_BIAS && h->kinds[k].qkv_bias)
+            return true; /* MiMo's and Qwen2's are there whatever a key says */
         if (says == SAYS_DIM && cJSON_IsNumber(at->node) && c->mixer == MIXER_MLA &&
             at->node->valuedouble == (double)c->rotary_dim)
             return true; /* DeepSeek's files state the part that rotates */

@@ -782,6 +782,17 @@ START_TEST(families_under_other_names)
     family("baichuan-13b");
     ck_assert_int_eq(m.classes[m.units[1].class_id].position, POSITION_ALIBI);
     arena_release(&a);
+    /* heads share the width; a key that says otherwise is named */
+    parse(
+        "{\"model_type\":\"internlm2\",\"hidden_size\":64,\"intermediate_size\":96,\"head_dim\":17,"
+        "\"num_hidden_layers\":1,\"num_attention_heads\":4,\"vocab_size\":10}");
+    ck_assert_uint_eq(m.classes[m.units[1].class_id].head_dim, 16);
+    ck_assert_ptr_nonnull(strstr(m.notes[0], "not read for internlm2"));
+    ck_assert_ptr_nonnull(strstr(m.notes[0], "head_dim 17"));
+    arena_release(&a);
+    family("mimo-7b"); /* attention_bias is true, and biases on q, k and v are there */
+    ck_assert_uint_eq(m.n_notes, 1);
+    arena_release(&a);
     for (size_t i = 0; i < N_FAMILIES; i++)
         if (!strcmp(families[i].name, "mimo-7b"))
             parse_with(families[i].config, &mtp);
@@ -915,8 +926,6 @@ START_TEST(an_unknown_type_is_read_as_a_family_by_option)
                           "%zu", i);
         arena_release(&a);
     }
-    family("mimo-7b");
-    arena_release(&a);
     parse_with("{\"model_type\":\"qwen2\"," UNKNOWN_TYPE "}",
                &(struct model_options){.as = "llama"});
     ck_assert_str_eq(m.arch, "llama");
