@@ -20,7 +20,7 @@
 #include <stdint.h>
 
 #define MODEL_NONE UINT32_MAX
-enum { MODEL_NOTES = 8 };
+enum { MODEL_NOTES = 16 };
 
 /* role, name. MATRIX and EXPERT are matrices for a matrix optimizer, others by option; the rest is the tail (AdamW). */
 #define TENSOR_ROLES(X)                                                                            \

@@ -932,6 +932,16 @@ START_TEST(an_unknown_type_is_read_as_a_family_by_option)
     ck_assert_ptr_null(find("model.layers.0.self_attn.q_proj.bias"));
     ck_assert_ptr_nonnull(strstr(m.notes[0], "'qwen2', which is a family of its own"));
     arena_release(&a);
+    /* every note that a reader has at once; those of a list beside it come on top */
+    parse_with(
+        "{\"model_type\":\"yo_vl\",\"architectures\":[\"YoForMultipleChoice\"],"
+        "\"vision_config\":{\"depth\":1},\"text_config\":{" UNKNOWN_TYPE
+        ",\"architectures\":[\"YoForMultipleChoice\"],\"z_loss_weight\":0,\"num_experts\":8,"
+        "\"num_nextn_predict_layers\":1,\"quantization_config\":{\"quant_method\":\"awq\"}}}",
+        &(struct model_options){.as = "baichuan"});
+    ck_assert_uint_eq(m.n_notes, 8);
+    ck_assert_uint_le(m.n_notes + 4, MODEL_NOTES);
+    arena_release(&a);
     parse_with("{\"model_type\":\"llama\"," UNKNOWN_TYPE "}",
                &(struct model_options){.as = "llama"});
     ck_assert_uint_eq(m.n_notes, 0);
