@@ -85,9 +85,10 @@ static size_t string_end(const char *s, size_t n, size_t i)
     return i < n ? i + 1 : n;
 }
 
-/* cJSON does not know these words. In a copy of the text each becomes a string of the same length, so that places in
- * messages stay true. The string starts with a byte that UTF-8 does not have, so that it cannot be mistaken for a string
- * of the text, which is UTF-8, escapes included. Returns NULL where the text has no such word; the copy is the caller's. */
+/* cJSON does not know these words. In a copy of the text each becomes a string of the same
+ * length, so that places in messages stay true. The string starts with a byte that UTF-8 does
+ * not have, so that it cannot be mistaken for a string of the text, which is UTF-8, escapes
+ * included. Returns NULL where the text has no such word; the copy is the caller's. */
 static char *mark_nonfinite(const char *s, size_t n)
 {
     char *copy = NULL;
@@ -141,7 +142,8 @@ static bool unmark(cJSON *node)
     return true;
 }
 
-/* What cJSON lets through: walk the tokens of a text that it accepted. `words`: Infinity, -Infinity and NaN were. */
+/* What cJSON lets through: walk the tokens of a text that it accepted. `words`: Infinity,
+ * -Infinity and NaN were. */
 static int check_tokens(const char *file, const char *s, size_t n, bool words, struct err *e)
 {
     for (size_t i = 0; i < n;) {

@@ -45,8 +45,8 @@ struct json {
 /* On failure nothing is left to release. */
 int json_load(struct json *j, const char *path, struct err *e);
 int json_parse(struct json *j, const char *file, const char *text, size_t len, struct err *e);
-/* The same for files that other programs write: Infinity, -Infinity and NaN, which Python's json reads and writes, are
- * numbers that no getter accepts. j->nonfinite says whether there is one. */
+/* The same for files that other programs write: Infinity, -Infinity and NaN, which Python's json
+ * reads and writes, are numbers that no getter accepts. j->nonfinite says whether there is one. */
 int json_parse_foreign(struct json *j, const char *file, const char *text, size_t len,
                        struct err *e);
 void json_release(struct json *j);

@@ -1,10 +1,10 @@
 /* core/suggest.h - "did you mean": the nearest of some names.
  *
- * Distance is optimal string alignment (insert, delete, replace, swap neighbours), without case and with '-', '_'
- * and ' ' alike. Near means one slip, and of longer names one in each four
- * characters: what differs by more is another name, and no hint is better than a wrong one. Ties go to the first in the list, so hints are
- * reproducible. O(n * length^2); names longer than 63 characters are never near.
- */
+ * Distance is optimal string alignment (insert, delete, replace, swap neighbours), without case
+ * and with '-', '_' and ' ' alike. Near means one slip, and of longer names one in each four
+ * characters: what differs by more is another name, and no hint is better than a wrong one. Ties
+ * go to the first in the list, so hints are reproducible. O(n * length^2); names longer than 63
+ * characters are never near. */
 #ifndef BALLAST_CORE_SUGGEST_H
 #define BALLAST_CORE_SUGGEST_H
 

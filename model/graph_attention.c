@@ -200,9 +200,9 @@ uint32_t build_attention(struct build *b, uint32_t x)
     return c->output_gate ? build_gated(b, "output_gate", out, gate, q_width) : out;
 }
 
-/* The indexer of DeepSeek's sparse attention (arXiv 2512.02556): what its products with its weights cost. Its scores, of
- * all heads of all pairs, and the choice of keys by them have no kernel here; what they read goes into attention.
- * `made` [3]: queries, keys, weights. */
+/* The indexer of DeepSeek's sparse attention (arXiv 2512.02556): what its products with its
+ * weights cost. Its scores, of all heads of all pairs, and the choice of keys by them have no
+ * kernel here; what they read goes into attention. `made` [3]: queries, keys, weights. */
 static void build_indexer(struct build *b, uint32_t x, uint32_t q, uint64_t rank, uint32_t *made)
 {
     uint64_t heads = build_tensor(b, SLOT_INDEX_WEIGHTS)->rows;

@@ -216,7 +216,8 @@ int hf_finish(struct hf *h, const struct hf_layer *dense, const struct hf_layer 
 
 /* ---- hf_llama.c ---- */
 
-/* Which layers rotate: no_rope_layers (1: it does), else all but every no_rope_layer_interval-th; mask [layers]. */
+/* Which layers rotate: no_rope_layers (1: it does), else all but every
+ * no_rope_layer_interval-th; mask [layers]. */
 int hf_rotary_layers(struct hf *h, bool *rotary, struct err *e);
 
 /* What Llama's kin share, by the family's traits: sizes, heads, biases, norms, activation. The MLP's width is read

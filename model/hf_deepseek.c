@@ -1,9 +1,9 @@
-/* DeepSeek's mixture of experts: the first layers dense, shared experts beside routed ones. Under it DeepSeek's latent
- * attention (V2, V3 and what follows them: Moonlight, Kimi-K2), with an indexer that chooses keys (V3.2, GLM-5), or plain
- * attention (GLM-4.5).
+/* DeepSeek's mixture of experts: the first layers dense, shared experts beside routed ones.
+ * Under it DeepSeek's latent attention (V2, V3 and what follows them: Moonlight, Kimi-K2), with
+ * an indexer that chooses keys (V3.2, GLM-5), or plain attention (GLM-4.5).
  *
- * Sources: DeepSeek's own modelling_deepseek.py for V2 and V3; modelling and config classes of transformers 5.24 for
- * deepseek_v32, glm_moe_dsa and glm4_moe. */
+ * Sources: DeepSeek's own modelling_deepseek.py for V2 and V3; modelling and config classes of
+ * transformers 5.24 for deepseek_v32, glm_moe_dsa and glm4_moe. */
 #include "model/hf.h"
 
 #include <string.h>
@@ -62,8 +62,8 @@ static int routed(struct hf *h, struct hf_layer *l, uint64_t shared_dflt, struct
     return 0;
 }
 
-/* mlp_layer_types ("dense", "sparse"), else the first first_k_dense_replace layers are dense, and of the others those that
- * moe_layer_freq does not divide; mask [layers]. */
+/* mlp_layer_types ("dense", "sparse"), else the first first_k_dense_replace layers are dense,
+ * and of the others those that moe_layer_freq does not divide; mask [layers]. */
 static int sparse_layers(struct hf *h, bool experts, uint64_t first_dflt, bool *sparse,
                          struct err *e)
 {
@@ -137,8 +137,9 @@ static int index_pattern(struct hf *h, const struct json_at *at, bool *full, str
     return 0;
 }
 
-/* Which layers have an indexer, where others take the choice of the one before: indexer_types, index_topk_pattern (letters,
- * or the same list), else every index_topk_freq-th from index_skip_topk_offset - 1 on, and all before; mask [layers]. */
+/* Which layers have an indexer, where others take the choice of the one before: indexer_types,
+ * index_topk_pattern (letters, or the same list), else every index_topk_freq-th from
+ * index_skip_topk_offset - 1 on, and all before; mask [layers]. */
 static int index_layers(struct hf *h, bool *full, struct err *e)
 {
     static const char *const types[] = {"shared", "full", NULL};

@@ -1,7 +1,7 @@
 /* Dense decoders of Llama's descent: one reader, and a row of traits for each type.
  *
- * Sources: the config and modelling classes of transformers of the same names; for internlm2, baichuan and mimo, which it
- * does not have, the modeling_*.py beside the published checkpoints. */
+ * Sources: the config and modelling classes of transformers of the same names; for internlm2,
+ * baichuan and mimo, which it does not have, the modeling_*.py beside the published checkpoints. */
 #include "model/hf.h"
 
 #include <string.h>
@@ -209,7 +209,8 @@ int hf_rotary_layers(struct hf *h, bool *rotary, struct err *e)
     return 0;
 }
 
-/* Llama whose every fourth layer does not rotate; where there are windows it is these that have one. */
+/* Llama whose every fourth layer does not rotate; where there are windows it is these that have
+ * one. */
 static int read_smollm3(struct hf *h, struct err *e)
 {
     static const char *const names[] = {"nope-layer", "layer", "local-nope-layer", "local-layer"};

@@ -1,7 +1,7 @@
 /* Decoders of Llama's descent with a mixture of experts.
  *
- * Sources: the config and modelling classes of transformers of the same names, and for names in the checkpoints its
- * conversion_mapping.py. */
+ * Sources: the config and modelling classes of transformers of the same names, and for names in
+ * the checkpoints its conversion_mapping.py. */
 #include "model/hf.h"
 
 #include <string.h>
@@ -164,7 +164,8 @@ static int minimax_attention(struct hf *h, struct err *e)
     return 0;
 }
 
-/* Mixtral's tensors, norms over all heads of q and of k, a sigmoid's scores with a correction, half a head rotates. */
+/* Mixtral's tensors, norms over all heads of q and of k, a sigmoid's scores with a correction,
+ * half a head rotates. */
 static int read_minimax_m2(struct hf *h, struct err *e)
 {
     uint64_t rotary;

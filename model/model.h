@@ -295,7 +295,8 @@ int model_from_config_with(const char *text, size_t len, const char *name,
                            struct err *e);
 int model_from_synthetic(const char *what, uint64_t seq_len, struct arena *a, struct model *m,
                          struct err *e);
-/* Is `name` a family of config.json files? ERR_UNKNOWN, with the nearest of them and all of them. */
+/* Is `name` a family of config.json files? ERR_UNKNOWN, with the nearest of them and all of
+ * them. */
 int model_family_check(const char *name, struct err *e);
 /* Bundled names, NULL-terminated, in the order to show them. */
 const char *const *model_bundled_names(void);

@@ -20,8 +20,9 @@ const struct hf_family *const hf_groups[] = {hf_llama_families,
                                              NULL};
 enum { MAX_TYPES = 96 };
 
-/* Multimodal types: the type of the text part where it does not say one, and where its names stand in the checkpoint.
- * `flat`: files without text_config have the keys of the text part in the document itself. */
+/* Multimodal types: the type of the text part where it does not say one, and where its names
+ * stand in the checkpoint. `flat`: files without text_config have the keys of the text part in
+ * the document itself. */
 static const struct {
     const char *type, *text_type, *prefix, *insert;
     bool flat;

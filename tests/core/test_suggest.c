@@ -41,7 +41,8 @@ START_TEST(nothing_near_gives_nothing)
 }
 END_TEST
 
-/* One slip in a short name, one in four characters of a longer one: what differs by more is another name. */
+/* One slip in a short name, one in four characters of a longer one: what differs by more is
+ * another name. */
 START_TEST(only_slips_are_near)
 {
     static const struct {

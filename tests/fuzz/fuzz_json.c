@@ -20,7 +20,8 @@ static void round_trip(const cJSON *tree, bool pretty)
     json_release(&j);
 }
 
-/* Documents of other programs: whatever is JSON is read alike, and more only for Infinity and NaN. */
+/* Documents of other programs: whatever is JSON is read alike, and more only for Infinity and
+ * NaN. */
 static void foreign(const uint8_t *data, size_t size, bool is_json)
 {
     struct json j;

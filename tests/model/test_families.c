@@ -698,7 +698,8 @@ START_TEST(exec_says_what_it_cannot_train)
 }
 END_TEST
 
-/* Without its predicting layer's own copies of embedding and head; `more`: those, where the repository counts them. */
+/* Without its predicting layer's own copies of embedding and head; `more`: those, where the
+ * repository counts them. */
 static void with_prediction(const char *name, uint64_t published, uint64_t more)
 {
     for (size_t i = 0; i < N_FAMILIES; i++)
@@ -949,7 +950,8 @@ START_TEST(an_unknown_type_is_read_as_a_family_by_option)
 }
 END_TEST
 
-/* Python's json writes Infinity and NaN: any config is read with them beside, none where it is used. */
+/* Python's json writes Infinity and NaN: any config is read with them beside, none where it is
+ * used. */
 START_TEST(numbers_that_are_not_finite_are_read_where_nobody_uses_them)
 {
     struct strbuf b;
