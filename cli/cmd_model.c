@@ -8,19 +8,17 @@
 #include "core/table.h"
 #include "core/units.h"
 #include "model/graph.h"
+#include "model/optimizers.h"
 
 #include <string.h>
-
-#define OPTIMIZER_NAME(o, name) name,
-static const char *const optimizers[] = {OPTIMIZERS(OPTIMIZER_NAME) NULL};
 
 static const struct opt rows[] = {
     {.name = "list", .type = OPT_FLAG, .help = "list the bundled models"},
     {.name = "optimizer",
      .type = OPT_CHOICE,
-     .choices = optimizers,
+     .choices = optimizer_names,
      .dflt = "muon",
-     .help = "of the matrices; the tail gets adamw"},
+     .help = "of the matrices, beside adamw for the tail; adamw and lion: of all tensors"},
     {.name = "tensors", .type = OPT_FLAG, .help = "every tensor instead of one row for equal ones"},
     {.name = "ops", .type = OPT_FLAG, .help = "also the operations of each class of units"},
     {.name = "seq-len",
@@ -58,7 +56,7 @@ struct view {
 
 static const char *optimizer_of(const struct view *v, const struct tensor *t)
 {
-    return optimizer_name(tensor_is_matrix(t) ? v->optimizer : OPTIMIZER_ADAMW);
+    return optimizer_name(tensor_is_matrix(t) ? v->optimizer : optimizer_of_rest(v->optimizer));
 }
 
 static const struct unit_class *class_of(const struct model *m, const struct tensor *t)
@@ -325,7 +323,7 @@ static void summary(const struct view *v, struct strbuf *out)
          units_show_count(m->matrix_tensors).s, optimizer_name(v->optimizer));
     line(v, out, "tail", "%s in %s tensors: %s",
          m->names_only ? "unknown" : units_show_count(m->tail_params).s,
-         units_show_count(m->tail_tensors).s, optimizer_name(OPTIMIZER_ADAMW));
+         units_show_count(m->tail_tensors).s, optimizer_name(optimizer_of_rest(v->optimizer)));
     line(v, out, "units", "%u: %s", m->n_units, units.s);
     if (m->vocab)
         line(v, out, "head", "%s",

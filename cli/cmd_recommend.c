@@ -7,6 +7,7 @@
 #include "cli/step_band.h"
 #include "core/num.h"
 #include "layouts/layout.h"
+#include "model/optimizers.h"
 #include "planner/planner.h"
 
 #include <stdlib.h>
@@ -614,7 +615,7 @@ static void choose_layouts(struct search *s, const struct opt_val *asked)
                            &full[s->n_layouts], &why))
             continue;
         /* nothing to own, nothing to rebuild */
-        seen = s->s->job.optimizer == OPTIMIZER_ADAMW &&
+        seen = !optimizer_row(s->s->job.optimizer)->matrices &&
                (st == STRATEGY_OWNER || strchr(default_layouts[i], '+'));
         for (size_t k = 0; k < s->n_layouts; k++)
             seen |= !strcmp(full[k], full[s->n_layouts]);

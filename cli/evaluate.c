@@ -4,6 +4,7 @@
 #include "core/units.h"
 #include "layouts/layout.h"
 #include "model/graph.h"
+#include "model/optimizers.h"
 
 #include <math.h>
 #include <string.h>
@@ -410,7 +411,7 @@ void evaluate_title(const struct plan *plan, struct strbuf *out)
                   units_show_count(plan->model.total_params).s, j->nodes, plan->cluster.name,
                   j->gpus, j->gpus == 1 ? "" : "s", plan->cluster.device.name);
     strbuf_printf(out, "%s", optimizer_name(j->optimizer));
-    if (j->optimizer == OPTIMIZER_MUON)
+    if (optimizer_row(j->optimizer)->newton_schulz)
         strbuf_printf(out, " (%u NS steps)", j->ns_steps);
     strbuf_printf(out, ", %llu", (unsigned long long)j->seq_len);
     if (j->target_len)

@@ -2,6 +2,7 @@
 
 #include "cli/output.h"
 #include "core/version.h"
+#include "model/optimizers.h"
 #include "model/plan_json.h"
 
 #include <errno.h>

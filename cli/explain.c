@@ -1,6 +1,7 @@
 #include "cli/explain.h"
 
 #include "layouts/layout.h"
+#include "model/optimizers.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -154,9 +155,10 @@ static void try_layouts(struct search *s)
 
         if (layout_resolve(names[i], p.job.optimizer, s->a, &l, &st, &full, &e))
             continue;
-        known = !strcmp(full, base->layout_full) ||
-                (l->groups == GROUPS_NODE && base->job.nodes == 1) ||         /* zero3 */
-                (st == STRATEGY_OWNER && p.job.optimizer == OPTIMIZER_ADAMW); /* cut freely */
+        known =
+            !strcmp(full, base->layout_full) ||
+            (l->groups == GROUPS_NODE && base->job.nodes == 1) ||                /* zero3 */
+            (st == STRATEGY_OWNER && !optimizer_row(p.job.optimizer)->matrices); /* cut freely */
         for (size_t k = 0; k < n; k++)
             known |= !strcmp(full, seen[k]);
         if (known)
@@ -278,8 +280,8 @@ static void try_symmetric(struct search *s)
 {
     struct plan p = again(s);
 
-    if (p.job.optimizer != OPTIMIZER_MUON || s->out->base->plan->strategy == STRATEGY_STOCK ||
-        p.job.ns_symmetric)
+    if (!optimizer_row(p.job.optimizer)->newton_schulz ||
+        s->out->base->plan->strategy == STRATEGY_STOCK || p.job.ns_symmetric)
         return;
     p.job.ns_symmetric = true;
     try_it(s, &p, false, "--ns-kernels symmetric", "kernels of their own");

@@ -1,6 +1,7 @@
 #include "cli/plot.h"
 
 #include "core/units.h"
+#include "model/optimizers.h"
 
 #include <string.h>
 

@@ -6,6 +6,7 @@
 #include "core/suggest.h"
 #include "core/units.h"
 #include "layouts/layout.h"
+#include "model/optimizers.h"
 #include "model/precision.h"
 #include "planner/planner.h"
 #include "sim/framework.h"
@@ -13,11 +14,6 @@
 #include <string.h>
 #include <strings.h>
 
-static const char *const optimizers[] = {
-#define X(v, name) name,
-    OPTIMIZERS(X)
-#undef X
-        NULL};
 static const char *const algos[] = {"auto",
 #define X(v, name) #name,
                                     SEGMENT_ALGOS(X)
@@ -94,16 +90,16 @@ const struct opt setup_options[] = {
      .help = "GPUs in all; ranks fill nodes in order"},
     {.name = "optimizer",
      .type = OPT_CHOICE,
-     .choices = optimizers,
+     .choices = optimizer_names,
      .dflt = "muon",
-     .help = "matrix optimizer; AdamW takes the rest"},
+     .help = "of matrices, beside AdamW for the rest; adamw and lion: of all tensors"},
     {.name = "ns-steps",
      .type = OPT_COUNT,
      .meta = "N",
      .dflt = "5",
      .min = 1,
      .max = 100,
-     .help = "Newton-Schulz steps of Muon"},
+     .help = "Newton-Schulz steps"},
     {.name = "seq-len",
      .type = OPT_COUNT,
      .meta = "TOKENS",
@@ -209,7 +205,7 @@ const struct opt setup_options[] = {
      .dflt_note = "from the layout",
      .min = 1,
      .max = MAX_GPUS,
-     .help = "neighbours that share one copy: hsdp, mics (a node), zero1 with adamw (all)"},
+     .help = "neighbours that share one copy: hsdp, mics (a node), zero1 with adamw or lion (all)"},
     {.name = "tp",
      .type = OPT_COUNT,
      .meta = "N",
@@ -655,7 +651,9 @@ static bool one_rank(const struct setup *s)
 
 int setup_check_used(struct setup *s, const char *const *layouts, size_t n, struct err *e)
 {
-    const char *adamw = s->job.optimizer == OPTIMIZER_ADAMW ? " of matrices under adamw" : "";
+    const struct optimizer_row *row = optimizer_row(s->job.optimizer),
+                               *rest = optimizer_row(optimizer_of_rest(s->job.optimizer));
+    const char *under = row->matrices ? "" : " of matrices under ", *name = *under ? row->name : "";
     bool owner = false, owner_refresh = false, bucket = false, cut = false, whole = false,
          refresh = false, local = false, syncs = false;
     struct arena a;
@@ -675,7 +673,7 @@ int setup_check_used(struct setup *s, const char *const *layouts, size_t n, stru
                 arena_release(&a);
                 return err_set(e, ERR_USAGE, "layout '%s' is named twice", layouts[i]);
             }
-        owner |= st == STRATEGY_OWNER && s->job.optimizer != OPTIMIZER_ADAMW;
+        owner |= st == STRATEGY_OWNER && row->matrices;
         owner_refresh |= st == STRATEGY_OWNER && layout_refreshes(l);
         whole |= st != STRATEGY_STOCK;
         local |= st == STRATEGY_OWNER || st == STRATEGY_REPLICATED;
@@ -687,19 +685,19 @@ int setup_check_used(struct setup *s, const char *const *layouts, size_t n, stru
     }
     arena_release(&a);
     if (opts_get(s->opts, "gather")->set == OPT_FROM_CLI && !owner)
-        return err_set(e, ERR_INVALID, "--gather has no effect: no layout here has owners%s",
-                       adamw);
+        return err_set(e, ERR_INVALID, "--gather has no effect: no layout here has owners%s%s",
+                       under, name);
     if (opts_get(s->opts, "gather")->set == OPT_FROM_CLI && s->job.gather_as_framework &&
         (!owner_refresh || !framework_costs(s->job.framework)->refresh_by_owner))
         return err_set(e, ERR_INVALID,
                        "--gather framework has no effect: it is known of fsdp2 and fsdp2-compiled, "
                        "under zero1-owner and zero2-owner");
     if (opts_get(s->opts, "planner")->set == OPT_FROM_CLI && !owner)
-        return err_set(e, ERR_INVALID, "--planner has no effect: no layout here has owners%s",
-                       adamw);
+        return err_set(e, ERR_INVALID, "--planner has no effect: no layout here has owners%s%s",
+                       under, name);
     if (opts_get(s->opts, "objective")->set == OPT_FROM_CLI && !owner)
-        return err_set(e, ERR_INVALID, "--objective has no effect: no layout here has owners%s",
-                       adamw);
+        return err_set(e, ERR_INVALID, "--objective has no effect: no layout here has owners%s%s",
+                       under, name);
     if (opts_get(s->opts, "attention")->set == OPT_FROM_CLI && !model_has_attention(&s->model))
         return err_set(e, ERR_INVALID, "--attention has no effect: '%s' has none", s->model.name);
     if (opts_get(s->opts, "loss")->set == OPT_FROM_CLI && !model_has_head(&s->model))
@@ -715,18 +713,22 @@ int setup_check_used(struct setup *s, const char *const *layouts, size_t n, stru
     if (opts_get(s->opts, "reshard")->set == OPT_FROM_CLI && !cut)
         return err_set(e, ERR_INVALID,
                        "--reshard has no effect: no layout here gathers parameters");
-    if (opts_get(s->opts, "ns-steps")->set == OPT_FROM_CLI && s->job.optimizer != OPTIMIZER_MUON)
+    if (opts_get(s->opts, "ns-steps")->set == OPT_FROM_CLI && !row->newton_schulz)
+        return err_set(e, ERR_INVALID, "--ns-steps has no effect: %s has no Newton-Schulz steps",
+                       row->name);
+    if (opts_get(s->opts, "ns-kernels")->set == OPT_FROM_CLI && !row->newton_schulz)
         return err_set(e, ERR_INVALID,
-                       "--ns-steps has no effect: only muon has Newton-Schulz steps");
-    if (opts_get(s->opts, "ns-kernels")->set == OPT_FROM_CLI && s->job.optimizer != OPTIMIZER_MUON)
-        return err_set(e, ERR_INVALID,
-                       "--ns-kernels has no effect: only muon has Newton-Schulz products");
-    if (opts_get(s->opts, "ns-batch")->set == OPT_FROM_CLI &&
-        (!local || s->job.optimizer != OPTIMIZER_MUON))
+                       "--ns-kernels has no effect: %s has no Newton-Schulz products", row->name);
+    if (opts_get(s->opts, "ns-batch")->set == OPT_FROM_CLI && !row->newton_schulz)
+        return err_set(e, ERR_INVALID, "--ns-batch has no effect: %s has no Newton-Schulz steps",
+                       row->name);
+    if (opts_get(s->opts, "ns-batch")->set == OPT_FROM_CLI && !local)
         return err_set(
             e, ERR_INVALID,
-            "--ns-batch has no effect: only muon on whole matrices, under ddp or owners, "
-            "batches them");
+            "--ns-batch has no effect: only whole matrices, under ddp or owners, are batched");
+    if (opts_get(s->opts, "adamw")->set == OPT_FROM_CLI && !rest->each.operations)
+        return err_set(e, ERR_INVALID,
+                       "--adamw has no effect: %s updates all tensors, in one kernel", rest->name);
     if (opts_get(s->opts, "grad-sync")->set == OPT_FROM_CLI && !syncs)
         return err_set(
             e, ERR_INVALID,
@@ -741,37 +743,4 @@ int setup_check_used(struct setup *s, const char *const *layouts, size_t n, stru
         return err_set(e, ERR_INVALID,
                        "--ns-kernels has no effect: stock's products are cut, and not symmetric");
     return 0;
-}
-
-static const char *default_note(const struct layout *l, enum strategy s)
-{
-    if (l->strategy == STRATEGY_STOCK && s == STRATEGY_STOCK)
-        return " (default; muon only)";
-    if (l->strategy == STRATEGY_STOCK && s == STRATEGY_GATHER)
-        return " (default of shampoo and soap)";
-    return l->strategy == s ? " (default)" : "";
-}
-
-void setup_list_layouts(struct strbuf *out)
-{
-    strbuf_printf(out, "%-20s %s\n", "layout", "what it is");
-    for (size_t i = 0; layouts_all[i]; i++) {
-        const struct layout *l = layouts_all[i];
-
-        strbuf_printf(out, "%-20s %s\n", l->name, l->line);
-        for (int k = 1; k < STRATEGY_N; k++) {
-            char name[64];
-
-            if (!(l->allowed & 1u << k))
-                continue;
-            snprintf(name, sizeof(name), "%s+%s", l->name, strategy_name((enum strategy)k));
-            strbuf_printf(out, "  %-18s %s%s\n", name, strategy_line((enum strategy)k),
-                          default_note(l, (enum strategy)k));
-        }
-    }
-    strbuf_printf(out, "\nshort names:");
-    for (size_t i = 0; layout_aliases[i].alias; i++)
-        strbuf_printf(out, "%s %s = %s", i ? "," : "", layout_aliases[i].alias,
-                      layout_aliases[i].full);
-    strbuf_printf(out, "\n");
 }

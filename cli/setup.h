@@ -38,7 +38,7 @@ int setup_check_used(struct setup *s, const char *const *layouts, size_t n, stru
  * file's folder; a name stays one. */
 const char *setup_path(const char *file, const char *what, struct arena *a);
 
-/* Does the text ask for the list ("list")? Prints all layouts with one line each. */
+/* setup_list.c: prints all layouts and optimizers with one line each. */
 void setup_list_layouts(struct strbuf *out);
 
 #endif

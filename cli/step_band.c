@@ -5,6 +5,7 @@
 #include "core/strbuf.h"
 #include "layouts/layout.h"
 #include "model/bundled.h"
+#include "model/optimizers.h"
 #include "model/plan_json.h"
 
 #include <math.h>
@@ -137,9 +138,9 @@ static cJSON *values_of(const struct plan *plan)
     for (size_t i = 0; i < sizeof(said) / sizeof(said[0]); i++)
         cJSON_DeleteItemFromObject(job, said[i]);
     for (int i = 0; i < 3; i++) {
-        if (plan->strategy != STRATEGY_OWNER || j->optimizer == OPTIMIZER_ADAMW)
+        if (plan->strategy != STRATEGY_OWNER || !optimizer_row(j->optimizer)->matrices)
             cJSON_DeleteItemFromObject(job, of_owners[i]);
-        if (j->optimizer != OPTIMIZER_MUON)
+        if (!optimizer_row(j->optimizer)->newton_schulz)
             cJSON_DeleteItemFromObject(job, of_newton_schulz[i]);
     }
     cJSON_DeleteItemFromObject(job, "attention");

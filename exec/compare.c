@@ -1,6 +1,7 @@
 #include "exec/compare.h"
 
 #include "core/num.h"
+#include "model/optimizers.h"
 
 #include <math.h>
 #include <string.h>
@@ -235,16 +236,17 @@ static void states(const struct exec_run *x, const struct exec_run *ddp, struct 
 {
     struct both b = {COMPARE_STATE, x->plan->job.state_dtype, resident(x, x->p->known.states),
                      resident(ddp, ddp->p->known.states), 0};
-    bool muon = x->plan->job.optimizer == OPTIMIZER_MUON;
+    const struct optimizer_row *row = optimizer_row(x->plan->job.optimizer),
+                               *rest = optimizer_row(optimizer_of_rest(x->plan->job.optimizer));
 
     find_largest(&b, ddp->held.states);
     for (uint32_t t = 0; t < x->p->model->n_tensors; t++) {
         const struct held_tensor *h = &x->held.t[t], *all = &ddp->held.t[t];
 
-        for (uint64_t run = 0; run < (h->matrix ? 1 : 2); run++) {
+        for (uint64_t run = 0; run < (h->matrix ? 1 : rest->each.states); run++) {
             struct span s = {0};
 
-            if (h->matrix && !muon)
+            if (h->matrix && row->states == STATES_WHOLE)
                 look(&b, c->relative, h->state_at, all->state_at, h->n_state, t, 0, &s);
             else
                 look(&b, c->relative, h->state_at + run * h->room,

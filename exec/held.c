@@ -2,6 +2,7 @@
 
 #include "core/num.h"
 #include "layouts/layout.h"
+#include "model/optimizers.h"
 
 static void mark_matrices(struct held *h, const struct program *p)
 {
@@ -55,12 +56,12 @@ static uint64_t state_elements(const struct plan *plan, const struct held_tensor
     const struct tensor *t = &plan->model.tensors[i];
 
     if (!x->matrix)
-        return 2 * x->room;
-    if (plan->job.optimizer == OPTIMIZER_MUON)
-        return x->room;
+        return optimizer_row(optimizer_of_rest(plan->job.optimizer))->each.states * x->room;
+    if (optimizer_row(plan->job.optimizer)->states == STATES_BY_ROWS)
+        return layout_share(optimizer_state_elements(plan->job.optimizer, t), x->room, t->numel);
     return x->n == t->numel ||
                    (layout_state_is_whole(plan, t) && (x->n || plan->place[i].rule != PLACE_FLAT))
-               ? layout_state_bytes(&plan->job, t) / dtype_bytes(plan->job.state_dtype, 1)
+               ? optimizer_state_elements(plan->job.optimizer, t)
                : 0;
 }
 

@@ -2,6 +2,7 @@
 #include "exec/run.h"
 
 #include "core/num.h"
+#include "model/optimizers.h"
 
 #include <string.h>
 
@@ -438,7 +439,7 @@ static void gather_matrix(struct exec_run *r, const struct op *o, const struct i
                           .chunk_bytes = dtype_bytes(o->coll.wire, r->held.t[t].room)};
     char *mine = matrix + r->place * c.chunk_bytes;
 
-    if (r->plan->job.optimizer != OPTIMIZER_MUON) {
+    if (optimizer_row(r->plan->job.optimizer)->start == START_GRADIENT) {
         struct run_view g = run_gradient(r, t);
 
         run_zero(r, mine, c.chunk_bytes);
@@ -476,6 +477,7 @@ static void exchange_batch(struct exec_run *r, const struct op *o, const struct 
 static void gather_held(struct exec_run *r, const struct op *o)
 {
     const struct model *m = r->p->model;
+    enum optimizer_start travels = optimizer_row(r->plan->job.optimizer)->start;
     size_t size = dtype_bytes(o->coll.wire, 1);
     uint32_t n = run_group(r, o)->n;
     char *held = run_find(r, r->p->known.held, 0, 0)->data, *parts;
@@ -495,7 +497,7 @@ static void gather_held(struct exec_run *r, const struct op *o)
 
                 if (!r->held.t[i].matrix)
                     continue;
-                if (!out && r->plan->job.optimizer != OPTIMIZER_MUON)
+                if (!out && travels == START_GRADIENT)
                     run_copy(r, part, run_gradient(r, i).data, (end - first) * size);
                 else
                     run_copy(r, out ? whole + first * size : part,
@@ -519,7 +521,8 @@ static void gather_cut(struct exec_run *r, const struct op *o, const struct inst
     struct segment *mine;
     uint64_t base = 0;
     uint32_t place = r->place;
-    bool held = r->p->known.held != PROGRAM_NONE, muon = r->plan->job.optimizer == OPTIMIZER_MUON;
+    bool held = r->p->known.held != PROGRAM_NONE;
+    bool gradients = optimizer_row(r->plan->job.optimizer)->start == START_GRADIENT;
 
     segments_of(r, o, i, &c);
     c.data = run_find(r, held ? r->p->known.held : r->p->known.grads, 0, 0)->data;
@@ -532,7 +535,7 @@ static void gather_cut(struct exec_run *r, const struct op *o, const struct inst
             continue;
         mine[k].offset +=
             held ? base : dtype_bytes(o->coll.wire, r->held.t[mine[k].tensor].flat_at);
-        if (held && !muon && mine[k].root == place)
+        if (held && gradients && mine[k].root == place)
             run_copy(r, (char *)c.data + mine[k].offset, run_gradient(r, mine[k].tensor).data,
                      mine[k].bytes);
         base += last ? dtype_bytes(o->coll.wire, m->tensors[mine[k].tensor].numel) : 0;

@@ -3,6 +3,7 @@
 #include "core/mem.h"
 #include "core/num.h"
 #include "exec/run.h"
+#include "model/optimizers.h"
 
 #include <string.h>
 
@@ -202,8 +203,9 @@ int owners_replay(const struct plan *plan, const struct program *p, struct backe
     const struct job *j = &plan->job;
     struct bench x = {.plan = plan, .p = p, .b = b};
 
-    if (j->optimizer != OPTIMIZER_MUON)
-        return err_set(e, ERR_UNSUPPORTED, "owners are replayed with Muon alone, the plan has %s",
+    if (!optimizer_row(j->optimizer)->newton_schulz || !run_implements(j->optimizer))
+        return err_set(e, ERR_UNSUPPORTED,
+                       "owners are replayed where exec runs Newton-Schulz, the plan has %s",
                        optimizer_name(j->optimizer));
     x.on =
         (struct kernel_on){.act = j->param_dtype, .weight = j->param_dtype, .grad = j->grad_dtype};

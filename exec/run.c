@@ -1,6 +1,7 @@
 #include "exec/run.h"
 
 #include "core/num.h"
+#include "model/optimizers.h"
 
 #include <string.h>
 
@@ -543,6 +544,11 @@ int exec_job(const struct job *j, struct err *e)
                        : j->overlap_refresh              ? "overlap_refresh"
                                                          : NULL;
 
+    if (!run_implements(j->optimizer))
+        return err_set(
+            e, ERR_UNSUPPORTED,
+            "exec does not run %s: it is there for predictions, with plan, sim and compare",
+            optimizer_name(j->optimizer));
     if (what)
         return err_set(e, ERR_UNSUPPORTED,
                        "the plan's job has %s: exec runs fused attention, a loss in fp32, a fused "
@@ -603,7 +609,7 @@ int exec_init(struct exec_run *r, const struct plan *plan, const struct program 
         r->reduced = backend_alloc(b, STREAM_COMPUTE, reduced_bytes(r));
     if (!r->o.hyper)
         r->o.hyper = &run_hyper;
-    if (j->optimizer == OPTIMIZER_MUON)
+    if (optimizer_row(j->optimizer)->start == START_MOMENTUM)
         r->norms = backend_alloc(b, STREAM_COMPUTE, p->model->n_tensors * sizeof(*r->norms));
     make_marks(r);
     first_weights(r);

@@ -123,6 +123,8 @@ struct exec_run {
     struct err *e;
 };
 
+/* Does exec run this optimizer? Its row says so (optimizer_row.exec), and update.c has its functions. */
+bool run_implements(enum optimizer o);
 /* ERR_UNSUPPORTED for a job whose kernels can be predicted and are not run here. */
 int exec_job(const struct job *j, struct err *e);
 /* Initial parameters from the seed, the same for every layout and world. Several runs may share a backend, one at a time

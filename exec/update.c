@@ -4,6 +4,7 @@
 
 #include "core/num.h"
 #include "kernels/optimizer.h"
+#include "model/optimizers.h"
 
 #include <string.h>
 
@@ -40,9 +41,7 @@ uint32_t run_item(const struct exec_run *r, const struct op *o, const struct ins
 
 enum dtype run_travel(const struct exec_run *r)
 {
-    const struct job *j = &r->plan->job;
-
-    return j->optimizer == OPTIMIZER_MUON ? j->param_dtype : j->grad_dtype;
+    return optimizer_travel_dtype(&r->plan->job);
 }
 
 char *run_rows(struct exec_run *r, uint32_t tensor)
@@ -170,7 +169,7 @@ static const void *whole_gradient(struct exec_run *r, uint32_t t, const char *ma
     return g.data - dtype_bytes(g.dtype, r->held.t[t].first);
 }
 
-static void shampoo(struct exec_run *r, uint32_t t, const char *matrix)
+static void shampoo(struct exec_run *r, uint32_t t, char *matrix)
 {
     const struct tensor *x = &r->p->model->tensors[t];
     struct kernel_shampoo a = {.rows = x->rows,
@@ -190,7 +189,7 @@ static void shampoo(struct exec_run *r, uint32_t t, const char *matrix)
     lose(r, t);
 }
 
-static void soap(struct exec_run *r, uint32_t t, const char *matrix)
+static void soap(struct exec_run *r, uint32_t t, char *matrix)
 {
     const struct tensor *x = &r->p->model->tensors[t];
     struct kernel_soap a = {.rows = x->rows,
@@ -210,29 +209,57 @@ static void soap(struct exec_run *r, uint32_t t, const char *matrix)
     lose(r, t);
 }
 
-static void matrix_update(struct exec_run *r, uint32_t t, const char *matrix)
+/* The held part's update, `update` of `type`, times the rate and `scale`. */
+static void matrix_update(struct exec_run *r, uint32_t t, const void *update, enum dtype type,
+                          float scale)
 {
-    const struct tensor *x = &r->p->model->tensors[t];
-    const struct held_tensor *h = &r->held.t[t];
-    enum dtype d = r->plan->job.param_dtype;
     struct kernel_on on = where(r);
-    struct kernel_matrix_update a = {.n = h->n,
-                                     .param_type = d,
-                                     .update_type = d,
+    struct kernel_matrix_update a = {.n = r->held.t[t].n,
+                                     .param_type = r->plan->job.param_dtype,
+                                     .update_type = type,
                                      .lr = (float)r->o.lr,
                                      .decay = r->o.hyper->decay,
-                                     .scale =
-                                         kernel_muon_scale(r->o.hyper->scaling, x->rows, x->cols)};
+                                     .scale = scale,
+                                     .update = update};
 
-    a.update = matrix + dtype_bytes(d, h->first);
-    if (r->plan->job.optimizer != OPTIMIZER_MUON) { /* Adam's step size, as AdamW's */
-        a.update_type = DTYPE_FP32;
-        a.update = (float *)r->scratch[r->stream][SCRATCH_FP32] + h->first;
-        a.scale = r->o.hyper->adam_share;
-    }
     a.param = param_of(r, t);
     a.master = master_of(r, t);
     launch_matrix_update(r->b, r->stream, &on, &a);
+}
+
+/* Where Newton-Schulz left it: in the matrix's place. */
+static void orthogonal_update(struct exec_run *r, uint32_t t, const char *matrix)
+{
+    const struct tensor *x = &r->p->model->tensors[t];
+    enum dtype d = r->plan->job.param_dtype;
+
+    matrix_update(r, t, matrix + dtype_bytes(d, r->held.t[t].first), d,
+                  kernel_muon_scale(r->o.hyper->scaling, x->rows, x->cols));
+}
+
+/* From the scratch; Adam's step size, as AdamW's. */
+static void preconditioned_update(struct exec_run *r, uint32_t t, const char *matrix)
+{
+    (void)matrix;
+    matrix_update(r, t, (float *)r->scratch[r->stream][SCRATCH_FP32] + r->held.t[t].first,
+                  DTYPE_FP32, r->o.hyper->adam_share);
+}
+
+/* What exec runs of each optimizer of matrices; the rows of the others say that it does not (exec_job()). */
+static const struct implementation {
+    void (*products)(struct exec_run *r, uint32_t t, char *matrix);
+    void (*update)(struct exec_run *r, uint32_t t, const char *matrix);
+} implementations[OPTIMIZER_N] = {
+    [OPTIMIZER_MUON] = {newton_schulz, orthogonal_update},
+    [OPTIMIZER_SHAMPOO] = {shampoo, preconditioned_update},
+    [OPTIMIZER_SOAP] = {soap, preconditioned_update},
+};
+
+bool run_implements(enum optimizer o)
+{
+    return (unsigned)o < OPTIMIZER_N && optimizer_row(o)->exec &&
+           (!optimizer_row(o)->matrices || implementations[o].products) &&
+           optimizer_row(optimizer_of_rest(o))->each.kernel == KERNEL_ADAMW;
 }
 
 static void adamw(struct exec_run *r, uint32_t t)
@@ -276,6 +303,7 @@ static void adamw_all(struct exec_run *r, bool owned, uint32_t unit)
 
 int run_update(struct exec_run *r, const struct op *o, const struct instance *i)
 {
+    const struct implementation *x = &implementations[r->plan->job.optimizer];
     bool forgets = run_has(r, RUN_SKIP);
 
     switch (o->call.kernel) {
@@ -283,21 +311,17 @@ int run_update(struct exec_run *r, const struct op *o, const struct instance *i)
         momentum(r, run_item(r, o, i), run_matrix(r, o, i));
         return 0;
     case KERNEL_NEWTON_SCHULZ:
+    case KERNEL_SHAMPOO:
+    case KERNEL_SOAP:
         if (run_item(r, o, i) != MODEL_NONE)
-            newton_schulz(r, run_item(r, o, i), run_matrix(r, o, i));
+            x->products(r, run_item(r, o, i), run_matrix(r, o, i));
         return 0;
     case KERNEL_NEWTON_SCHULZ_SHARDED:
         run_sharded(r, o, i);
         return 0;
-    case KERNEL_SHAMPOO:
-        shampoo(r, run_item(r, o, i), run_matrix(r, o, i));
-        return 0;
-    case KERNEL_SOAP:
-        soap(r, run_item(r, o, i), run_matrix(r, o, i));
-        return 0;
     case KERNEL_MATRIX_UPDATE:
         if (!forgets)
-            matrix_update(r, run_item(r, o, i), run_matrix(r, o, i));
+            x->update(r, run_item(r, o, i), run_matrix(r, o, i));
         return 0;
     case KERNEL_ADAMW:
         if (o->by_item)

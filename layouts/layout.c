@@ -3,6 +3,7 @@
 #include "core/num.h"
 #include "core/suggest.h"
 #include "layouts/families.h"
+#include "model/optimizers.h"
 
 #include <string.h>
 #include <strings.h>
@@ -73,11 +74,37 @@ static const char **typed_names(struct arena *a)
     return names;
 }
 
+/* Why an optimizer of matrices does not go with a strategy. */
+static int refuse_strategy(const char *name, const struct layout *l, enum strategy s,
+                           const struct optimizer_row *row, struct err *e)
+{
+    switch (s) {
+    case STRATEGY_STOCK:
+        return err_set(e, ERR_INVALID,
+                       "layout '%s': +stock cuts Newton-Schulz products, which %s does not "
+                       "have; use %s+gather or %s+owner",
+                       name, row->name, l->name, l->name);
+    case STRATEGY_ALLTOALL:
+        return err_set(e, ERR_INVALID,
+                       "layout '%s': +alltoall keeps states cut by rows, and %s's "
+                       "preconditioners want whole matrices; use %s+gather or %s+owner",
+                       name, row->name, l->name, l->name);
+    case STRATEGY_REPLICATED:
+    case STRATEGY_GATHER:
+    case STRATEGY_GATHER_ONCE:
+    case STRATEGY_OWNER:
+    case STRATEGY_N:
+        break;
+    }
+    return err_set(e, ERR_INVALID, "layout '%s': +%s does not go with %s", name, strategy_name(s),
+                   row->name);
+}
+
 int layout_resolve(const char *name, enum optimizer o, struct arena *a, const struct layout **l,
                    enum strategy *s, const char **full, struct err *e)
 {
     const char *what = name, *plus;
-    bool preconditioned = o == OPTIMIZER_SHAMPOO || o == OPTIMIZER_SOAP;
+    const struct optimizer_row *row = optimizer_row(o);
     char *base;
     int k;
 
@@ -94,8 +121,8 @@ int layout_resolve(const char *name, enum optimizer o, struct arena *a, const st
                        suggest(name, names, suggest_count(names)).s);
     }
     *s = (*l)->strategy;
-    if (preconditioned && *s == STRATEGY_STOCK)
-        *s = STRATEGY_GATHER;
+    if (row->matrices && *s == STRATEGY_STOCK)
+        *s = row->sharded;
     if (plus) {
         for (k = 1; k < STRATEGY_N; k++)
             if (!strcasecmp(plus + 1, strategy_names[k]))
@@ -111,127 +138,31 @@ int layout_resolve(const char *name, enum optimizer o, struct arena *a, const st
                            "layout '%s': %s does not go with +%s; `--layout list` shows "
                            "what does",
                            name, (*l)->name, plus + 1);
-        if (preconditioned && k == STRATEGY_STOCK)
-            return err_set(e, ERR_INVALID,
-                           "layout '%s': +stock cuts Newton-Schulz products, which %s does not "
-                           "have; use %s+gather or %s+owner",
-                           name, optimizer_name(o), (*l)->name, (*l)->name);
-        if (preconditioned && k == STRATEGY_ALLTOALL)
-            return err_set(e, ERR_INVALID,
-                           "layout '%s': +alltoall keeps states cut by rows, and %s's "
-                           "preconditioners want whole matrices; use %s+gather or %s+owner",
-                           name, optimizer_name(o), (*l)->name, (*l)->name);
         *s = (enum strategy)k;
+        if (row->matrices && !(row->strategies & 1u << k))
+            return refuse_strategy(name, *l, *s, row, e);
     }
-    if (o == OPTIMIZER_ADAMW && *s != STRATEGY_OWNER)
+    if (!row->matrices && *s != STRATEGY_OWNER)
         *s = STRATEGY_REPLICATED; /* no matrices: nothing to rebuild */
     *full = *s == STRATEGY_REPLICATED ? (*l)->name
                                       : arena_printf(a, "%s+%s", (*l)->name, strategy_names[*s]);
     return 0;
 }
 
-/* ---- optimizers (docs/MODEL.md) ---- */
-
-enum {
-    SHAMPOO_MAX_DIM = 8192, /* max_preconditioner_dim: larger sides are cut into blocks */
-    SOAP_MAX_DIM = 10000,   /* larger sides keep no preconditioner */
-    REFRESH_STEPS = 10,     /* roots and bases are renewed every 10 steps; costs are averaged */
-    EIGEN_FLOPS = 9,        /* symmetric eigendecomposition with vectors, per n^3 */
-};
-
-/* Sum over blocks of a side of length n of block^3 (cubic work) or block^2. */
-static double block_sum(uint64_t n, uint64_t max, int power)
-{
-    double full = (double)(n / max), rest = (double)(n % max), b = (double)max;
-
-    return power == 2 ? full * b * b + rest * rest : full * b * b * b + rest * rest * rest;
-}
-
-/* Beyond 2^63 stays there: a reader of plans refuses such sums, and a cast would be undefined. */
-static uint64_t whole(double flops)
-{
-    return flops < 0x1p63 ? (uint64_t)flops : NUM_MAX;
-}
-
-uint64_t layout_optimizer_flops(enum optimizer o, uint32_t ns_steps, uint64_t m, uint64_t n)
-{
-    double dm = (double)m, dn = (double)n, bm, bn;
-
-    switch (o) {
-    case OPTIMIZER_MUON:
-        return whole(ns_steps * (4 * dm * dm * dn + 2 * dm * dm * dm));
-    case OPTIMIZER_SHAMPOO:
-        bm = m < SHAMPOO_MAX_DIM ? dm : SHAMPOO_MAX_DIM;
-        bn = n < SHAMPOO_MAX_DIM ? dn : SHAMPOO_MAX_DIM;
-        return whole(
-            4 * bm * dm * dn + 4 * dm * dn * bn +
-            EIGEN_FLOPS *
-                (block_sum(m, SHAMPOO_MAX_DIM, 3) * (double)num_ceil_div(n, SHAMPOO_MAX_DIM) +
-                 block_sum(n, SHAMPOO_MAX_DIM, 3) * (double)num_ceil_div(m, SHAMPOO_MAX_DIM)) /
-                REFRESH_STEPS);
-    case OPTIMIZER_SOAP:
-        bm = m <= SOAP_MAX_DIM ? dm : 0;
-        bn = n <= SOAP_MAX_DIM ? dn : 0;
-        return whole(6 * bm * dm * dn + 6 * dm * dn * bn +
-                     (4 + 2 + 8.0 / 3) * (bm * bm * bm + bn * bn * bn) / REFRESH_STEPS);
-    case OPTIMIZER_ADAMW:
-    case OPTIMIZER_N:
-        break;
-    }
-    return 0;
-}
-
 uint64_t layout_state_bytes(const struct job *j, const struct tensor *t)
 {
-    uint64_t m = t->rows < t->cols ? t->rows : t->cols, n = t->rows < t->cols ? t->cols : t->rows;
-    double elements;
-
-    if (j->optimizer == OPTIMIZER_ADAMW || !tensor_is_matrix(t))
-        return dtype_bytes(j->state_dtype, 2 * t->numel);
-    switch (j->optimizer) {
-    case OPTIMIZER_MUON:
-        return dtype_bytes(j->state_dtype, t->numel);
-    case OPTIMIZER_SHAMPOO:
-        elements = 2 * block_sum(m, SHAMPOO_MAX_DIM, 2) * (double)num_ceil_div(n, SHAMPOO_MAX_DIM) +
-                   2 * block_sum(n, SHAMPOO_MAX_DIM, 2) * (double)num_ceil_div(m, SHAMPOO_MAX_DIM);
-        return dtype_bytes(j->state_dtype, whole(elements) + 2 * t->numel);
-    case OPTIMIZER_SOAP:
-        elements = 0;
-        if (m <= SOAP_MAX_DIM)
-            elements += 2.0 * (double)m * (double)m + (double)m;
-        if (n <= SOAP_MAX_DIM)
-            elements += 2.0 * (double)n * (double)n + (double)n;
-        return dtype_bytes(j->state_dtype, whole(elements) + 2 * t->numel);
-    case OPTIMIZER_ADAMW:
-    case OPTIMIZER_N:
-        break;
-    }
-    return 0;
-}
-
-uint64_t layout_preconditioner_side(enum optimizer o, uint64_t m, uint64_t n)
-{
-    switch (o) {
-    case OPTIMIZER_SHAMPOO:
-        return num_min(num_max(m, n), SHAMPOO_MAX_DIM);
-    case OPTIMIZER_SOAP:
-        return num_max(m <= SOAP_MAX_DIM ? m : 0, n <= SOAP_MAX_DIM ? n : 0);
-    case OPTIMIZER_MUON:
-    case OPTIMIZER_ADAMW:
-    case OPTIMIZER_N:
-        break;
-    }
-    return 0;
+    return dtype_bytes(j->state_dtype, optimizer_state_elements(j->optimizer, t));
 }
 
 bool layout_updates_as_matrix(const struct plan *plan, const struct tensor *t)
 {
-    return plan->job.optimizer != OPTIMIZER_ADAMW && tensor_is_matrix(t);
+    return optimizer_row(plan->job.optimizer)->matrices && tensor_is_matrix(t);
 }
 
 bool layout_state_is_whole(const struct plan *plan, const struct tensor *t)
 {
-    return layout_updates_as_matrix(plan, t) && plan->job.optimizer != OPTIMIZER_MUON &&
+    return layout_updates_as_matrix(plan, t) &&
+           optimizer_row(plan->job.optimizer)->states == STATES_WHOLE &&
            (plan->strategy == STRATEGY_GATHER || plan->strategy == STRATEGY_GATHER_ONCE);
 }
 
@@ -252,7 +183,8 @@ bool layout_tail_is_owned(const struct plan *plan, uint32_t unit)
 
 bool layout_has_groups(const struct layout *l, enum optimizer o)
 {
-    return l->groups == GROUPS_NODE || (l->groups == GROUPS_ADAMW && o == OPTIMIZER_ADAMW);
+    return l->groups == GROUPS_NODE ||
+           (l->groups == GROUPS_ELEMENTWISE && !optimizer_row(o)->matrices);
 }
 
 bool layout_has_buckets(const struct layout *l, enum strategy s)
@@ -278,10 +210,11 @@ int layout_groups(const struct layout *l, const struct job *j, uint32_t gpus_per
 
     *group = 0;
     if (!may && g && g != j->gpus)
-        return err_set(e, ERR_UNSUPPORTED,
-                       "only the whole world (%u) with %s: hsdp, mics, and zero1 with adamw have "
-                       "shard groups",
-                       j->gpus, l->name);
+        return err_set(
+            e, ERR_UNSUPPORTED,
+            "only the whole world (%u) with %s: hsdp, mics, and zero1 with an elementwise "
+            "optimizer have shard groups",
+            j->gpus, l->name);
     if (may && g > j->gpus)
         return err_set(e, ERR_INVALID, "a group of %u on %u GPUs; expected a divisor of the ranks",
                        g, j->gpus);
@@ -302,7 +235,8 @@ int layout_groups(const struct layout *l, const struct job *j, uint32_t gpus_per
 /* Options that this layout, optimizer or model has no use for: neutral. A job may be for several layouts. */
 static void drop_unused(struct plan *plan, const struct layout *l)
 {
-    bool muon = plan->job.optimizer == OPTIMIZER_MUON;
+    const struct optimizer_row *row = optimizer_row(plan->job.optimizer),
+                               *rest = optimizer_row(optimizer_of_rest(plan->job.optimizer));
     bool local = plan->strategy == STRATEGY_OWNER || plan->strategy == STRATEGY_REPLICATED;
     struct job *j = &plan->job;
 
@@ -311,9 +245,11 @@ static void drop_unused(struct plan *plan, const struct layout *l)
     j->overlap_refresh &= layout_refreshes(l);
     j->sync_last &= layout_may_sync_last(l);
     j->reshard_never &= l->shard_params;
-    j->ns_symmetric &= muon && plan->strategy != STRATEGY_STOCK;
-    if (!muon || !local)
+    j->ns_symmetric &= row->newton_schulz && plan->strategy != STRATEGY_STOCK;
+    if (!row->newton_schulz || !local)
         j->ns_batch = 0;
+    if (!rest->each.operations)
+        j->adamw = ADAMW_FUSED;
     if (!model_has_head(&plan->model))
         j->loss = LOSS_AUTO;
     if (!model_has_attention(&plan->model))

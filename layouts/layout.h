@@ -11,14 +11,14 @@
 /* Which layouts may keep several copies of what they cut, one a group of --shard-group ranks. */
 enum group_rule {
     GROUPS_NONE,
-    GROUPS_ADAMW, /* with AdamW; as long as nobody asks there is one copy */
-    GROUPS_NODE,  /* always; a copy a node as long as nobody asks */
+    GROUPS_ELEMENTWISE, /* with an elementwise optimizer; as long as nobody asks there is one copy */
+    GROUPS_NODE,        /* always; a copy a node as long as nobody asks */
 };
 
 struct layout {
     const char *name;       /* base name: "zero3" */
     const char *line;       /* what it is, in a line */
-    enum strategy strategy; /* with muon and no plus sign */
+    enum strategy strategy; /* without a plus sign; in place of stock: optimizer_row.sharded */
     uint32_t allowed;       /* bit mask of 1u << enum strategy */
     enum place_rule rule;   /* how tensors are cut that no rank owns */
     enum group_rule groups;
@@ -32,8 +32,8 @@ struct layout {
 /* All layouts, NULL-terminated. */
 extern const struct layout *const layouts_all[];
 
-/* What a name means: "owner", "zero3+stock", "zero1-owner", ... With AdamW there is no strategy; with Shampoo and SOAP
- * a layout whose default is stock gathers. Errors: unknown name (nearest suggested), impossible pair. `full` gets the canonical name, in arena. */
+/* What a name means: "owner", "zero3+stock", "zero1-owner", ... An elementwise optimizer has no strategy; an optimizer of
+ * matrices has those of its row. Errors: unknown name (nearest suggested), impossible pair. `full` gets the canonical name, in arena. */
 int layout_resolve(const char *name, enum optimizer o, struct arena *a, const struct layout **l,
                    enum strategy *s, const char **full, struct err *e);
 const struct layout *layout_find(const char *base);
@@ -60,12 +60,8 @@ int layout_groups(const struct layout *l, const struct job *j, uint32_t gpus_per
  * matrices by the layout's rule, tail by its rule, offsets of every tensor in its unit's buffer. */
 int layout_place(struct plan *plan, struct arena *a, struct err *e);
 
-/* FLOPs of one matrix's optimizer step and its state bytes (docs/MODEL.md). m <= n. */
-uint64_t layout_optimizer_flops(enum optimizer o, uint32_t ns_steps, uint64_t m, uint64_t n);
+/* Bytes of t's states where all of them are (model/optimizers.h). */
 uint64_t layout_state_bytes(const struct job *j, const struct tensor *t);
-/* Side length of the largest preconditioner that an m x n matrix has: 0 without one. Shampoo cuts a side beyond 8192 into
- * blocks, SOAP keeps no preconditioner of a side beyond 10000. */
-uint64_t layout_preconditioner_side(enum optimizer o, uint64_t m, uint64_t n);
 
 /* Is t's state whole on every rank that updates it, though the rank keeps only a part of the result? Preconditioners are
  * no rows: where ranks rebuild and update the matrix (zero3+gather: all; zero1+gather: those whose slice has a part), each

@@ -2,6 +2,7 @@
 #include "layouts/step.h"
 
 #include "core/num.h"
+#include "model/optimizers.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -63,8 +64,7 @@ void layout_loads(const struct plan *plan, uint64_t *flops, uint64_t *bytes)
                  whole = layout_state_is_whole(plan, t) ? layout_state_bytes(&plan->job, t) : 0;
 
         if (layout_updates_as_matrix(plan, t))
-            f = layout_optimizer_flops(plan->job.optimizer, plan->job.ns_steps,
-                                       num_min(t->rows, t->cols), num_max(t->rows, t->cols));
+            f = optimizer_flops(plan->job.optimizer, plan->job.ns_steps, t->rows, t->cols);
         if (owned)
             bytes[plan->place[i].owner] += layout_resident_bytes(plan, t);
         if (owned)
@@ -166,9 +166,8 @@ static int check_size(const struct plan *plan, struct err *e)
         const struct tensor *t = &plan->model.tensors[i];
 
         if (layout_updates_as_matrix(plan, t))
-            flops += (double)layout_optimizer_flops(plan->job.optimizer, plan->job.ns_steps,
-                                                    num_min(t->rows, t->cols),
-                                                    num_max(t->rows, t->cols));
+            flops +=
+                (double)optimizer_flops(plan->job.optimizer, plan->job.ns_steps, t->rows, t->cols);
         bytes += (double)layout_state_bytes(&plan->job, t) + 12.0 * (double)t->numel;
     }
     if (flops > 0x1p62 || bytes > 0x1p62)
@@ -199,8 +198,7 @@ static uint64_t flops_floor(const struct plan *plan)
         const struct tensor *t = &plan->model.tensors[i];
         uint64_t flops =
             layout_updates_as_matrix(plan, t)
-                ? layout_optimizer_flops(plan->job.optimizer, plan->job.ns_steps,
-                                         num_min(t->rows, t->cols), num_max(t->rows, t->cols))
+                ? optimizer_flops(plan->job.optimizer, plan->job.ns_steps, t->rows, t->cols)
                 : 0;
 
         sum += flops;
@@ -274,6 +272,7 @@ static int check_used(const struct plan *plan, const struct plan *want, struct e
                        : j->reshard_never != w->reshard_never   ? "reshard never"
                        : j->ns_symmetric != w->ns_symmetric     ? "ns_kernels symmetric"
                        : j->ns_batch != w->ns_batch             ? "ns_batch"
+                       : j->adamw != w->adamw                   ? "adamw"
                        : j->loss != w->loss                     ? "loss"
                        : j->attention != w->attention           ? "attention"
                                                                 : NULL;

@@ -68,7 +68,7 @@ static uint64_t padded_matrix_bytes(const struct lower *l, const struct work_ite
 {
     const struct tensor *t = &l->m->tensors[w->tensor];
 
-    return dtype_bytes(part_travel_dtype(l->plan),
+    return dtype_bytes(optimizer_travel_dtype(l->j),
                        num_ceil_div(t->rows, l->shards) * t->cols * l->shards);
 }
 
@@ -101,18 +101,6 @@ static uint32_t gather_op(struct lower *l, const char *name, enum dtype wire, ui
     return shard_op(l, name, COLL_ALL_GATHER, STREAM_GATHER, wire, repeat, by_item, bytes);
 }
 
-static enum kernel optimizer_kernel(const struct lower *l, bool sharded)
-{
-    switch (l->j->optimizer) {
-    case OPTIMIZER_SHAMPOO:
-        return KERNEL_SHAMPOO;
-    case OPTIMIZER_SOAP:
-        return KERNEL_SOAP;
-    default:
-        return sharded ? KERNEL_NEWTON_SCHULZ_SHARDED : KERNEL_NEWTON_SCHULZ;
-    }
-}
-
 uint32_t optimizer_elementwise(struct lower *l, const char *name, enum kernel k,
                                double bytes_per_element, double share)
 {
@@ -126,22 +114,22 @@ uint32_t optimizer_elementwise(struct lower *l, const char *name, enum kernel k,
 
 static uint32_t products_op(struct lower *l, const struct matrix_step *s, const char *suffix)
 {
-    struct op o = optimizer_op(
-        arena_printf(l->a, "optimizer.%s%s", kernel_name(optimizer_kernel(l, s->products)), suffix),
-        OP_COMPUTE);
-    uint32_t n_products = l->j->optimizer == OPTIMIZER_MUON ? 3 * l->j->ns_steps : 12;
+    const struct optimizer_row *row = optimizer_row(l->j->optimizer);
+    enum kernel k = s->products ? row->products_sharded : row->products;
+    struct op o =
+        optimizer_op(arena_printf(l->a, "optimizer.%s%s", kernel_name(k), suffix), OP_COMPUTE);
 
+    BUG_ON(k == KERNEL_NONE); /* a strategy that the row does not have */
     o.by_item = true;
-    if (l->j->optimizer !=
-        OPTIMIZER_MUON) /* gradient read, both moments read and written, fp32 update written */
-        o.item_bytes_each = (double)dtype_bytes(l->j->grad_dtype, 1) +
-                            4 * (double)dtype_bytes(l->j->state_dtype, 1) + 4;
+    o.item_bytes_each = optimizer_bytes(l->j, &row->product_bytes, false);
     o.item_flops_share = s->products ? 1.0 / l->shards : 1.0;
-    o.call = (struct kernel_call){.kernel = optimizer_kernel(l, s->products),
+    o.call = (struct kernel_call){.kernel = k,
                                   .k = l->j->ns_steps,
                                   .batch = s->products ? l->shards : 1,
                                   .symmetric = l->j->ns_symmetric && !s->products,
-                                  .launches = s->products ? STOCK_HOST_LAUNCHES : n_products + 4};
+                                  .launches = s->products ? STOCK_HOST_LAUNCHES
+                                                          : row->launches + row->launches_a_step *
+                                                                                l->j->ns_steps};
     return program_add_op(&l->b, &o);
 }
 
@@ -156,11 +144,6 @@ struct matrix_loop {
     double share;       /* of a matrix that a rank's elementwise operations touch */
 };
 
-static bool is_muon(const struct lower *l)
-{
-    return l->j->optimizer == OPTIMIZER_MUON;
-}
-
 static const char *suffixed(struct lower *l, const char *name, const char *suffix)
 {
     return arena_printf(l->a, "%s%s", name, suffix);
@@ -169,10 +152,9 @@ static const char *suffixed(struct lower *l, const char *name, const char *suffi
 /* Gradient and state read, state and the bf16 input of the products written. */
 static uint32_t momentum_op(struct lower *l, const struct matrix_loop *x, uint32_t to)
 {
-    double g = (double)dtype_bytes(l->j->grad_dtype, 1),
-           st = (double)dtype_bytes(l->j->state_dtype, 1);
+    double bytes = optimizer_bytes(l->j, &optimizer_row(l->j->optimizer)->momentum, false);
     uint32_t id = optimizer_elementwise(l, suffixed(l, "optimizer.momentum", x->suffix),
-                                        KERNEL_MOMENTUM, g + 2 * st + 2, x->share);
+                                        KERNEL_MOMENTUM, bytes, x->share);
 
     program_op_wait(&l->b, id, (struct wait){.op = x->after});
     optimizer_gradients(l, id, OPERAND_ITEM);
@@ -181,16 +163,35 @@ static uint32_t momentum_op(struct lower *l, const struct matrix_loop *x, uint32
     return id;
 }
 
-/* Update read, parameter (and master copy) read and written. */
-static uint32_t update_op(struct lower *l, const struct matrix_loop *x, uint32_t from)
+/* Update and states read and written. */
+static uint32_t normalize_op(struct lower *l, const struct matrix_loop *x, uint32_t at)
 {
-    double p = (double)dtype_bytes(l->j->param_dtype, 1);
+    const struct optimizer_row *row = optimizer_row(l->j->optimizer);
     uint32_t id = optimizer_elementwise(
-        l, suffixed(l, "optimizer.update", x->suffix), KERNEL_MATRIX_UPDATE,
-        (is_muon(l) ? 2 : 4) + 2 * p + (l->j->master_weights ? 8 : 0), x->share);
+        l, arena_printf(l->a, "optimizer.%s%s", kernel_name(row->normalize), x->suffix),
+        row->normalize, optimizer_bytes(l->j, &row->normalize_bytes, false), x->share);
+
+    l->p->ops[id].item_bytes_row = optimizer_bytes(l->j, &row->normalize_row, false) * x->share;
+    optimizer_operand(l, id, l->states, OPERAND_ITEM, ACCESS_ADD);
+    optimizer_operand(l, id, at, OPERAND_ITEM, ACCESS_ADD);
+    return id;
+}
+
+/* The operations after the products: update read, parameter (and master copy) read and written; before it, where the
+ * optimizer does so, the update is normalized in place. The first of them waits for `after`; returns the last. */
+static uint32_t update_ops(struct lower *l, const struct matrix_loop *x, uint32_t from,
+                           uint32_t after)
+{
+    const struct optimizer_row *row = optimizer_row(l->j->optimizer);
+    uint32_t first = row->normalize == KERNEL_NONE ? PROGRAM_NONE : normalize_op(l, x, from);
+    uint32_t id =
+        optimizer_elementwise(l, suffixed(l, "optimizer.update", x->suffix), KERNEL_MATRIX_UPDATE,
+                              optimizer_bytes(l->j, &row->update, l->j->master_weights), x->share);
 
     optimizer_operand(l, id, from, OPERAND_ITEM, ACCESS_READ);
     optimizer_updates(l, id, OPERAND_ITEM);
+    if (after != PROGRAM_NONE)
+        program_op_wait(&l->b, first == PROGRAM_NONE ? id : first, (struct wait){.op = after});
     return id;
 }
 
@@ -198,7 +199,7 @@ static uint32_t update_op(struct lower *l, const struct matrix_loop *x, uint32_t
 static uint32_t item_gathers(struct lower *l, const struct matrix_step *s, uint32_t work,
                              uint32_t gathers[2])
 {
-    enum dtype d = part_travel_dtype(l->plan);
+    enum dtype d = optimizer_travel_dtype(l->j);
     uint32_t n = 0, steps = l->j->ns_steps;
 
     if (l->shards > 1 && s->gather_each)
@@ -212,7 +213,7 @@ static uint32_t item_gathers(struct lower *l, const struct matrix_step *s, uint3
     }
     for (uint32_t i = 0; i < n; i++)
         l->p->ops[gathers[i]].coll.interleaved = s->products;
-    for (uint32_t i = 0; i < n && !is_muon(l); i++)
+    for (uint32_t i = 0; i < n && !optimizer_has_momentum(l); i++)
         optimizer_gradients(l, gathers[i], OPERAND_ITEM);
     return n;
 }
@@ -220,7 +221,7 @@ static uint32_t item_gathers(struct lower *l, const struct matrix_step *s, uint3
 static void matrix_loop(struct lower *l, const struct matrix_step *s, const struct matrix_loop *x)
 {
     uint32_t ops[4], n = 0, products, n_gathers, space, id;
-    bool held = x->held != PROGRAM_NONE;
+    bool held = x->held != PROGRAM_NONE, momentum = optimizer_has_momentum(l);
 
     space = program_add_buffer(
         &l->b, &(struct buffer){.name = suffixed(l, "optimizer.workspace", x->suffix),
@@ -231,7 +232,7 @@ static void matrix_loop(struct lower *l, const struct matrix_step *s, const stru
                                                          s->products ? sharded_workspace_bytes
                                                                      : optimizer_workspace_bytes)});
     program_open_loop(&l->b, &(struct loop){.kind = LOOP_ITEM, .work = x->work});
-    if (!held && is_muon(l))
+    if (!held && momentum)
         ops[n++] = momentum_op(l, x, space);
     n_gathers = item_gathers(l, s, x->work, &ops[n]);
     products = products_op(l, s, x->suffix);
@@ -243,18 +244,18 @@ static void matrix_loop(struct lower *l, const struct matrix_step *s, const stru
         program_op_wait(&l->b, ops[n], (struct wait){.op = ops[0]});
     n += n_gathers;
     ops[n++] = products;
-    if (held || !is_muon(l)) /* momentum_op() waits itself */
+    if (held || !momentum) /* momentum_op() waits itself */
         program_op_wait(&l->b, ops[0], (struct wait){.op = x->after});
     program_op_life(&l->b, ops[0], (struct life){.buffer = space});
     optimizer_operand(l, products, space, OPERAND_WHOLE, ACCESS_ADD);
     if (held)
         optimizer_operand(l, products, x->held, OPERAND_ITEM, ACCESS_ADD);
-    if (!is_muon(l)) { /* gradient, moments and preconditioners */
+    if (!momentum) { /* gradient, moments and preconditioners */
         if (!held && !n_gathers)
             optimizer_gradients(l, products, OPERAND_ITEM);
         optimizer_operand(l, products, l->states, OPERAND_ITEM, ACCESS_ADD);
     }
-    id = update_op(l, x, held && is_muon(l) ? x->held : space);
+    id = update_ops(l, x, held && momentum ? x->held : space, PROGRAM_NONE);
     program_op_life(&l->b, id, (struct life){.buffer = space, .release = true});
     program_close_loop(&l->b);
 }
@@ -288,14 +289,14 @@ static uint32_t momentum_loop(struct lower *l, const struct matrix_loop *x)
 static void update_loop(struct lower *l, const struct matrix_loop *x)
 {
     program_open_loop(&l->b, &(struct loop){.kind = LOOP_ITEM, .work = x->work});
-    program_op_wait(&l->b, update_op(l, x, x->held), (struct wait){.op = x->after});
+    update_ops(l, x, x->held, x->after);
     program_close_loop(&l->b);
 }
 
 /* One whole copy of every matrix, as it travels: momentum arrives in it, and the products of each leave their update there. */
 static uint32_t gather_once_buffer(struct lower *l)
 {
-    enum dtype d = part_travel_dtype(l->plan);
+    enum dtype d = optimizer_travel_dtype(l->j);
 
     return program_add_buffer(&l->b,
                               &(struct buffer){.name = "optimizer.gathered_once",
@@ -317,7 +318,7 @@ static void once_step(struct lower *l, const struct matrix_step *s)
 
     l->held = x.held;
     x.after = hold_mark(l, "optimizer.gather_once.hold", x.held, false, l->optimizer_begin);
-    if (is_muon(l))
+    if (optimizer_has_momentum(l))
         x.after = momentum_loop(l, &x);
     if (l->shards > 1) {
         for (uint32_t i = 0; i < l->m->n_tensors; i++)
@@ -326,9 +327,9 @@ static void once_step(struct lower *l, const struct matrix_step *s)
 
                 all += padded_matrix_bytes(l, &item);
             }
-        id = gather_op(l, "optimizer.gather_once", part_travel_dtype(l->plan), 1, NULL, all);
+        id = gather_op(l, "optimizer.gather_once", optimizer_travel_dtype(l->j), 1, NULL, all);
         program_op_wait(&l->b, id, (struct wait){.op = x.after});
-        if (!is_muon(l))
+        if (!optimizer_has_momentum(l))
             optimizer_gradients(l, id, OPERAND_WHOLE);
         optimizer_operand(l, id, x.held, OPERAND_WHOLE, ACCESS_ADD);
         x.after = id;
@@ -383,7 +384,7 @@ static void batch_loop(struct lower *l, const struct matrix_step *s, uint32_t he
                        uint32_t *out)
 {
     uint32_t work = batch_work(l), space, in, next, products;
-    enum dtype wire = part_travel_dtype(l->plan);
+    enum dtype wire = optimizer_travel_dtype(l->j);
     const uint64_t *bytes = item_bytes(l, work, padded_matrix_bytes);
 
     space = program_add_buffer(
@@ -422,7 +423,7 @@ static void alltoall_step(struct lower *l, const struct matrix_step *s)
     struct matrix_loop x = {.work = optimizer_matrix_work(l, WORK_ALL, ITEMS_ALL, false),
                             .suffix = "",
                             .share = 1.0 / l->shards};
-    enum dtype d = part_travel_dtype(l->plan);
+    enum dtype d = optimizer_travel_dtype(l->j);
     uint64_t rows = 0;
     uint32_t out;
 
@@ -454,7 +455,7 @@ static uint64_t cut_held_bytes(const struct lower *l, const struct work_table *w
             sum += l->m->tensors[w->items[w->list[k]].tensor].numel;
         most = num_max(most, sum);
     }
-    return dtype_bytes(part_travel_dtype(l->plan), most);
+    return dtype_bytes(optimizer_travel_dtype(l->j), most);
 }
 
 /* The parts of matrices that boundaries cut, to all their holders: of momentum, or of gradients. Where these are cut too
@@ -470,12 +471,12 @@ static uint32_t cut_gather(struct lower *l, const struct matrix_step *s, uint32_
                                  .group = l->world,
                                  .algo = ALGO_RING,
                                  .table = s->cut_table,
-                                 .wire = part_travel_dtype(l->plan),
+                                 .wire = optimizer_travel_dtype(l->j),
                                  .peer_op = PROGRAM_NONE};
     id = program_add_op(&l->b, &o);
     for (uint32_t i = 0; i < n; i++)
         program_op_wait(&l->b, id, (struct wait){.op = waits[i]});
-    if (!is_muon(l) && !l->move.full_grads)
+    if (!optimizer_has_momentum(l) && !l->move.full_grads)
         optimizer_gradients(l, id, OPERAND_WHOLE);
     optimizer_operand(l, id, buffer, OPERAND_WHOLE, ACCESS_ADD);
     return id;
@@ -498,11 +499,11 @@ static void slice_step(struct lower *l, const struct matrix_step *s)
         x.held = l->held = program_add_buffer(
             &l->b, &(struct buffer){.name = "optimizer.cut",
                                     .part = MEM_WORKSPACE,
-                                    .dtype = part_travel_dtype(l->plan),
+                                    .dtype = optimizer_travel_dtype(l->j),
                                     .rule = SIZE_CONST,
                                     .bytes = cut_held_bytes(l, &l->p->work_tables[x.work])});
         waits[0] = x.after = hold_mark(l, "optimizer.cut.hold", x.held, false, l->optimizer_begin);
-        if (is_muon(l))
+        if (optimizer_has_momentum(l))
             waits[n++] = momentum_loop(l, &x); /* a rank without cuts has the mark alone */
         x.after = cut_gather(l, s, x.held, waits, n);
     }
@@ -520,13 +521,13 @@ void lower_matrix_step(struct lower *l, const struct matrix_step *s)
     struct matrix_step step = *s;
 
     step.products = s->products && l->shards > 1;
-    if (l->j->optimizer == OPTIMIZER_ADAMW || !l->m->matrix_tensors)
+    if (!optimizer_row(l->j->optimizer)->matrices || !l->m->matrix_tensors)
         return;
     if (s->gather_once) {
         once_step(l, &step);
     } else if (s->alltoall && l->shards > 1) {
         alltoall_step(l, &step);
-    } else if (s->cut_table != PROGRAM_NONE && (is_muon(l) || !l->move.full_grads)) {
+    } else if (s->cut_table != PROGRAM_NONE && (optimizer_has_momentum(l) || !l->move.full_grads)) {
         slice_step(l, &step);
     } else {
         if (s->cut_table != PROGRAM_NONE)

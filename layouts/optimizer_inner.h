@@ -5,6 +5,7 @@
 #define BALLAST_LAYOUTS_OPTIMIZER_INNER_H
 
 #include "layouts/step.h"
+#include "model/optimizers.h"
 
 /* ---- optimizer_work.c ---- */
 
@@ -30,6 +31,11 @@ void optimizer_operand(struct lower *l, uint32_t op, uint32_t buffer, uint32_t t
                        enum access access);
 void optimizer_gradients(struct lower *l, uint32_t op, uint32_t tensor);
 void optimizer_updates(struct lower *l, uint32_t op, uint32_t tensor);
+/* Does an operation before the products make what they start from? */
+static inline bool optimizer_has_momentum(const struct lower *l)
+{
+    return optimizer_row(l->j->optimizer)->start == START_MOMENTUM;
+}
 /* On the compute stream. */
 struct op optimizer_op(const char *name, enum op_kind kind);
 uint32_t optimizer_elementwise(struct lower *l, const char *name, enum kernel k,

@@ -1,13 +1,18 @@
-/* AdamW on what is no matrix. */
+/* The elementwise optimizer, on all that no matrix optimizer updates. */
 #include "layouts/optimizer_inner.h"
 
 #include "core/num.h"
 
-/* Bytes an AdamW update moves per element. Fused: p, m, v read and written, g read, the fp32 master read and written. Else
- * operation by operation, as torch.optim.adamw has them: decay (p twice), lerp (m twice, g), mul (v twice), addcmul (v twice, g),
+static const struct optimizer_row *rest(const struct lower *l)
+{
+    return optimizer_row(optimizer_of_rest(l->j->optimizer));
+}
+
+/* Bytes an update moves per element. Fused: as the row says. Without fusion, which AdamW alone has, operation
+ * by operation, as torch.optim.adamw has them: decay (p twice), lerp (m twice, g), mul (v twice), addcmul (v twice, g),
  * sqrt into a temporary (v, t), division and epsilon (t twice each), addcdiv (p twice, m, t); with a master copy that is what is
  * worked, and the parameter is written from it. */
-static double adamw_bytes(const struct lower *l)
+static double rest_bytes(const struct lower *l)
 {
     double p = (double)dtype_bytes(l->j->param_dtype, 1),
            g = (double)dtype_bytes(l->j->grad_dtype, 1),
@@ -16,17 +21,23 @@ static double adamw_bytes(const struct lower *l)
     if (l->j->adamw != ADAMW_FUSED)
         return 4 * (l->j->master_weights ? 4 : p) + 2 * g + 14 * s +
                (l->j->master_weights ? 4 + p : 0);
-    return 2 * p + g + 4 * s + (l->j->master_weights ? 8 : 0);
+    return optimizer_bytes(l->j, &rest(l)->each.bytes, l->j->master_weights);
 }
 
 /* Kernels that the update of n tensors is. */
-static uint32_t adamw_launches(const struct lower *l, uint64_t n)
+static uint32_t rest_launches(const struct lower *l, uint64_t n)
 {
-    enum { OPERATIONS = 8 };
-
-    return l->j->adamw == ADAMW_FUSED     ? 1
-           : l->j->adamw == ADAMW_FOREACH ? OPERATIONS
-                                          : (uint32_t)n * OPERATIONS;
+    switch (l->j->adamw) {
+    case ADAMW_FUSED:
+        return 1;
+    case ADAMW_FOREACH:
+        return rest(l)->each.operations;
+    case ADAMW_PER_TENSOR:
+        return (uint32_t)n * rest(l)->each.operations;
+    case ADAMW_KERNELS_N:
+        break;
+    }
+    BUG_ON(true);
 }
 
 static void owned_tails(struct lower *l)
@@ -60,8 +71,9 @@ static void owned_tails(struct lower *l)
     optimizer_work_lists(l, &w, pairs, w.n_items);
     work = program_add_work(&l->b, &w);
     program_open_loop(&l->b, &(struct loop){.kind = LOOP_ITEM, .work = work});
-    id = optimizer_elementwise(l, "optimizer.adamw.owned", KERNEL_ADAMW, adamw_bytes(l), 1);
-    l->p->ops[id].call.launches = adamw_launches(l, most);
+    id = optimizer_elementwise(l, arena_printf(l->a, "optimizer.%s.owned", rest(l)->name),
+                               rest(l)->each.kernel, rest_bytes(l), 1);
+    l->p->ops[id].call.launches = rest_launches(l, most);
     program_op_wait(&l->b, id, (struct wait){.op = l->optimizer_begin});
     optimizer_gradients(l, id, OPERAND_ITEM);
     optimizer_operand(l, id, l->states, OPERAND_ITEM, ACCESS_ADD);
@@ -71,7 +83,7 @@ static void owned_tails(struct lower *l)
 
 void lower_tail_step(struct lower *l)
 {
-    struct op o = optimizer_op("optimizer.adamw", OP_COMPUTE);
+    struct op o = optimizer_op(arena_printf(l->a, "optimizer.%s", rest(l)->name), OP_COMPUTE);
     uint64_t elements = 0, flat = 0, tensors = 0;
     uint32_t id, temporary;
     struct life lives[2] = {{.release = false}, {.release = true}};
@@ -94,13 +106,13 @@ void lower_tail_step(struct lower *l)
     elements += num_min(flat, part_slice(l->plan));
     tensors += flat > 0; /* a slice is updated as one */
     if (elements) {
-        o.call = (struct kernel_call){.kernel = KERNEL_ADAMW,
+        o.call = (struct kernel_call){.kernel = rest(l)->each.kernel,
                                       .m = 1,
                                       .n = elements,
                                       .batch = 1,
-                                      .flops = 12 * elements,
-                                      .hbm_bytes = (uint64_t)((double)elements * adamw_bytes(l)),
-                                      .launches = adamw_launches(l, tensors)};
+                                      .flops = rest(l)->each.flops * elements,
+                                      .hbm_bytes = (uint64_t)((double)elements * rest_bytes(l)),
+                                      .launches = rest_launches(l, tensors)};
         if (l->j->adamw == ADAMW_FOREACH) {
             temporary = program_add_buffer(
                 &l->b, &(struct buffer){.name = "adamw.denominator",

@@ -13,15 +13,9 @@ static uint64_t larger(const struct tensor *t)
     return t->rows < t->cols ? t->cols : t->rows;
 }
 
-/* Newton-Schulz works in bf16 on X (m x n), A and B (m x m), of each matrix of a batch. The preconditioned optimizers keep
- * an update, a scratch matrix of its shape and two scratch matrices of the largest preconditioner, in fp32. */
 uint64_t optimizer_workspace_bytes(const struct lower *l, const struct work_item *w)
 {
-    uint64_t side = layout_preconditioner_side(l->j->optimizer, w->m, w->n);
-
-    if (l->j->optimizer == OPTIMIZER_MUON)
-        return dtype_bytes(DTYPE_BF16, (w->more + 1) * (2 * w->m * w->m + w->m * w->n));
-    return dtype_bytes(DTYPE_FP32, 2 * w->m * w->n + 2 * side * side);
+    return optimizer_row(l->j->optimizer)->workspace(w->m, w->n, w->more + 1);
 }
 
 void optimizer_work_lists(struct lower *l, struct work_table *w, const struct optimizer_pair *pairs,
@@ -55,7 +49,8 @@ struct work_item optimizer_matrix_item(const struct lower *l, uint32_t tensor, u
         .m = smaller(t),
         .n = larger(t),
         .elements = elements,
-        .flops = layout_optimizer_flops(l->j->optimizer, l->j->ns_steps, smaller(t), larger(t))};
+        .rows = num_ceil_div(elements, t->cols),
+        .flops = optimizer_flops(l->j->optimizer, l->j->ns_steps, t->rows, t->cols)};
 }
 
 /* Matrices of one shape on one rank become one item, while its workspace holds them: what a batched Newton-Schulz takes at once. The
@@ -78,6 +73,7 @@ static void batch_items(struct lower *l, struct work_item *items, struct optimiz
             to->more++;
             if (optimizer_workspace_bytes(l, to) <= l->j->ns_batch) {
                 to->elements += items[i].elements;
+                to->rows += items[i].rows;
                 to->flops += items[i].flops;
                 continue;
             }
@@ -121,7 +117,7 @@ uint32_t optimizer_matrix_work(struct lower *l, enum work_rule rule, enum optimi
             from = stop;
         } while (from < end);
     }
-    if (l->j->ns_batch && l->j->optimizer == OPTIMIZER_MUON && batches)
+    if (l->j->ns_batch && batches) /* 0 without Newton-Schulz: layout_place() */
         batch_items(l, items, pairs, &w.n_items);
     if (rule != WORK_ALL)
         optimizer_work_lists(l, &w, pairs, w.n_items);

@@ -50,11 +50,6 @@ uint64_t part_owned_bytes(const struct plan *plan, uint32_t unit, enum dtype d)
     return dtype_bytes(d, segment_algo_pads(plan->job.gather) ? most * plan_shards(plan) : sum);
 }
 
-enum dtype part_travel_dtype(const struct plan *plan)
-{
-    return plan->job.optimizer == OPTIMIZER_MUON ? plan->job.param_dtype : plan->job.grad_dtype;
-}
-
 uint64_t part_slice(const struct plan *plan)
 {
     return num_ceil_div(plan->model.total_params, plan_shards(plan));

@@ -99,7 +99,7 @@ struct matrix_step {
 };
 /* The matrix optimizer on all matrices. Nothing is emitted when there are none. */
 void lower_matrix_step(struct lower *l, const struct matrix_step *s);
-/* AdamW on what is no matrix: the rank's share of the cut or replicated tail, and owned tails. */
+/* The elementwise optimizer on what is no matrix: the rank's share of the cut or replicated tail, and owned tails. */
 void lower_tail_step(struct lower *l);
 
 /* ---- parts.c: who holds which bytes ---- */
@@ -112,9 +112,6 @@ uint64_t part_unit_bytes(const struct plan *plan, uint32_t unit, enum dtype d);
 /* Bytes of a unit that owners send to one rank, or get from one: what they own of it, with --gather padded the largest
  * share from each of the G ranks. */
 uint64_t part_owned_bytes(const struct plan *plan, uint32_t unit, enum dtype d);
-/* In which a matrix travels to its products: Muon's momentum in the parameters' dtype; preconditioned optimizers start
- * from the gradient. */
-enum dtype part_travel_dtype(const struct plan *plan);
 /* Matrices of equal rows and columns: which shape (in the order of their first; PROGRAM_NONE: no matrix), and the how many-th of it.
  * +alltoall works ordinals k W to (k+1) W - 1 of a shape at a time, ordinal mod W by that place. O(tensors x shapes). */
 struct part_alike {

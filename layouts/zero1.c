@@ -15,7 +15,7 @@
  * With --overlap-refresh the program starts with the refresh of the step before, unit by unit, and forward waits for its unit: a step
  * in the middle of a run.
  *
- * With a shard group of G < W ranks (zero1 with AdamW only) there are W/G copies of the states: gradients are all-reduced as in ddp, and
+ * With a shard group of G < W ranks (zero1 with an elementwise optimizer only) there are W/G copies of the states: gradients are all-reduced as in ddp, and
  * parameters gathered inside groups of G neighbours.
  *
  * Bytes sent by all ranks: reduction (W-1) N s_g (zero2: in each micro-batch), refresh (W-1) times the padded bytes, and for every cut matrix with h
@@ -25,6 +25,7 @@
 #include "layouts/step.h"
 
 #include "core/num.h"
+#include "model/optimizers.h"
 
 /* zero2, on several ranks. */
 static bool cuts_grads(const struct plan *plan)
@@ -171,7 +172,7 @@ static int zero1_lower(const struct plan *plan, struct arena *a, struct program 
         l.move.piece_bytes = plan->job.bucket_bytes;
     } else if (many) {
         reduce_to_slices(&l);
-        t = part_cut_segments(plan, part_travel_dtype(plan), a);
+        t = part_cut_segments(plan, optimizer_travel_dtype(&plan->job), a);
         step.cut_table = program_add_segments(&l.b, &t);
     }
     if (cuts_grads(plan))
@@ -198,7 +199,7 @@ static uint64_t cut_bytes(const struct plan *plan)
         const struct tensor *t = &plan->model.tensors[i];
 
         if (layout_updates_as_matrix(plan, t))
-            sum += dtype_bytes(part_travel_dtype(plan), t->numel) *
+            sum += dtype_bytes(optimizer_travel_dtype(&plan->job), t->numel) *
                    ((at + t->numel - 1) / slice - at / slice);
         at += t->numel;
     }
@@ -271,7 +272,7 @@ const struct layout layout_zero1 = {
     .strategy = STRATEGY_GATHER,
     .allowed = 1u << STRATEGY_GATHER | 1u << STRATEGY_OWNER,
     .rule = PLACE_FLAT,
-    .groups = GROUPS_ADAMW,
+    .groups = GROUPS_ELEMENTWISE,
     .shard_states = true,
     .lower = zero1_lower,
     .formula = zero1_formula,

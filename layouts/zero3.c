@@ -21,6 +21,7 @@
 #include "layouts/step.h"
 
 #include "core/num.h"
+#include "model/optimizers.h"
 
 /* Ranks that cut nothing among them: all have all, as in ddp, and sum the gradients of a unit. */
 static void whole_copies(struct lower *l)
@@ -102,7 +103,7 @@ static uint64_t step_bytes(const struct plan *plan)
         const struct tensor *t = &plan->model.tensors[i];
         uint64_t m = t->rows < t->cols ? t->rows : t->cols;
         uint64_t whole =
-            dtype_bytes(part_travel_dtype(plan), num_ceil_div(t->rows, w) * w * t->cols);
+            dtype_bytes(optimizer_travel_dtype(&plan->job), num_ceil_div(t->rows, w) * w * t->cols);
 
         if (!layout_updates_as_matrix(plan, t))
             continue;

@@ -67,7 +67,9 @@
     X(KERNEL_MATRIX_UPDATE, "matrix_update", 'E')                                                  \
     X(KERNEL_SHAMPOO, "shampoo", 'N')                                                              \
     X(KERNEL_SOAP, "soap", 'N')                                                                    \
-    X(KERNEL_ADAMW, "adamw", 'E')
+    X(KERNEL_ADAMW, "adamw", 'E')                                                                  \
+    X(KERNEL_LION, "lion", 'E')                                                                    \
+    X(KERNEL_ROW_NORMALIZE, "row_normalize", 'E') /* each row over the root of its second moment */
 #define KERNEL_ENUM(k, name, bound) k,
 enum kernel { KERNELS(KERNEL_ENUM) KERNEL_N };
 #undef KERNEL_ENUM

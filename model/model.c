@@ -19,20 +19,6 @@ const char *tensor_role_name(enum tensor_role r)
     return "?";
 }
 
-const char *optimizer_name(enum optimizer o)
-{
-    switch (o) {
-#define X(v, name)                                                                                 \
-    case v:                                                                                        \
-        return name;
-        OPTIMIZERS(X)
-#undef X
-    case OPTIMIZER_N:
-        break;
-    }
-    return "?";
-}
-
 void model_set_matrix_roles(struct model *m, uint32_t also_matrices)
 {
     uint32_t roles = 1u << ROLE_MATRIX | 1u << ROLE_EXPERT | also_matrices;

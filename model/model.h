@@ -38,15 +38,17 @@ enum tensor_role { TENSOR_ROLES(TENSOR_ROLE_ENUM) ROLE_N };
 #undef TENSOR_ROLE_ENUM
 const char *tensor_role_name(enum tensor_role r);
 
+/* optimizer, its name and the name of its row in model/optimizers.c */
 #define OPTIMIZERS(X)                                                                              \
-    X(OPTIMIZER_MUON, "muon")                                                                      \
-    X(OPTIMIZER_SHAMPOO, "shampoo")                                                                \
-    X(OPTIMIZER_SOAP, "soap")                                                                      \
-    X(OPTIMIZER_ADAMW, "adamw")
-#define OPTIMIZER_ENUM(o, name) o,
+    X(OPTIMIZER_MUON, muon)                                                                        \
+    X(OPTIMIZER_NORMUON, normuon)                                                                  \
+    X(OPTIMIZER_SHAMPOO, shampoo)                                                                  \
+    X(OPTIMIZER_SOAP, soap)                                                                        \
+    X(OPTIMIZER_ADAMW, adamw)                                                                      \
+    X(OPTIMIZER_LION, lion)
+#define OPTIMIZER_ENUM(o, row) o,
 enum optimizer { OPTIMIZERS(OPTIMIZER_ENUM) OPTIMIZER_N };
 #undef OPTIMIZER_ENUM
-const char *optimizer_name(enum optimizer o);
 
 /* What a tensor is to the operations of its unit, so that graph.c finds it without reading names. */
 enum tensor_slot {

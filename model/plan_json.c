@@ -3,6 +3,7 @@
 
 #include "core/num.h"
 #include "core/version.h"
+#include "model/optimizers.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -12,7 +13,6 @@ const char *const plan_dtypes[] = {DTYPES(X) NULL};
 #undef X
 #define X(v, name) name,
 const char *const plan_roles[] = {TENSOR_ROLES(X) NULL};
-const char *const plan_optimizers[] = {OPTIMIZERS(X) NULL};
 const char *const plan_frameworks[] = {FRAMEWORKS(X) NULL};
 const char *const plan_attentions[] = {ATTENTIONS(X) NULL};
 const char *const plan_losses[] = {LOSSES(X) NULL};
@@ -119,7 +119,7 @@ uint32_t plan_shards(const struct plan *p)
 
 enum optimizer plan_optimizer_of(const struct plan *p, const struct tensor *t)
 {
-    return tensor_is_matrix(t) ? p->job.optimizer : OPTIMIZER_ADAMW;
+    return tensor_is_matrix(t) ? p->job.optimizer : optimizer_of_rest(p->job.optimizer);
 }
 
 uint64_t plan_flat_slice(const struct plan *p)

@@ -12,7 +12,6 @@ enum { PLAN_VERSION = 1, PLAN_COLUMNS = 12 };
 extern const char *const plan_dtypes[];
 extern const char *const plan_roles[];
 extern const char *const plan_slots[];
-extern const char *const plan_optimizers[];
 extern const char *const plan_rules[];
 extern const char *const plan_strategies[];
 extern const char *const plan_algos[];

@@ -3,6 +3,7 @@
 #include "model/plan_load.h"
 
 #include "core/num.h"
+#include "model/optimizers.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -89,7 +90,7 @@ static int read_job(struct plan_reader *r, const struct json_at *top)
         plan_u32(&at, "nodes", 1, CLUSTER_MAX_NODES, &j->nodes, e) ||
         plan_u32(&at, "gpus", 1, CLUSTER_MAX_RANKS, &j->gpus, e) ||
         plan_text(r, &at, "layout", &j->layout) ||
-        ENUM(&at, "optimizer", plan_optimizers, j->optimizer, e) ||
+        ENUM(&at, "optimizer", optimizer_names, j->optimizer, e) ||
         plan_u32(&at, "ns_steps", 0, 1000, &j->ns_steps, e) ||
         json_u64(&at, "seq_len", 1, MAX_SIZE, &j->seq_len, e) ||
         json_u64_or(&at, "target_len", 1, MAX_SIZE, 0, &j->target_len, e) ||

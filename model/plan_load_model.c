@@ -2,6 +2,7 @@
 #include "model/plan_load.h"
 
 #include "core/num.h"
+#include "model/optimizers.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -149,7 +150,7 @@ static int read_row(struct json_at *at, struct tensor_row *t, struct err *e)
     CELL(json_as_bool(&c, &t->is_bias, e));
     CELL(cJSON_IsNull(c.node) ? 0 : json_as_u64(&c, 0, MAX_TENSORS, &v, e));
     t->expert = cJSON_IsNull(c.node) ? -1 : (int32_t)v;
-    CELL(enum_cell(&c, plan_optimizers, &choice, e));
+    CELL(enum_cell(&c, optimizer_names, &choice, e));
     t->optimizer = (enum optimizer)choice;
     CELL(enum_cell(&c, plan_rules, &choice, e));
     t->place.rule = (enum place_rule)choice;

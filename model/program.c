@@ -72,7 +72,8 @@ struct kernel_call op_call(const struct program *p, const struct op *o, uint32_t
     k.m = w->m;
     k.n = w->n;
     k.flops = (uint64_t)llround((double)w->flops * o->item_flops_share);
-    k.hbm_bytes = (uint64_t)llround((double)w->elements * o->item_bytes_each);
+    k.hbm_bytes = (uint64_t)llround((double)w->elements * o->item_bytes_each +
+                                    (double)w->rows * o->item_bytes_row);
     k.more = w->more;
     return k;
 }

@@ -93,6 +93,7 @@ struct work_item {
     uint64_t m, n;  /* m <= n */
     uint64_t flops; /* of the matrix optimizer, one step */
     uint64_t elements;
+    uint64_t rows; /* of the stored matrix that the elements are in; 0 of a tail piece */
     uint32_t more; /* matrices of this shape beside `tensor`, worked with it */
     /* Matrices of this shape that ranks work at the same time, one each: place k the k-th, places beyond none. n_batch 0:
      * `tensor` alone, on whoever has the item. */
@@ -265,6 +266,7 @@ struct op {
     bool by_item;
     double item_flops_share; /* by_item: multiplies item.flops (1/W for sharded products) */
     double item_bytes_each;  /* by_item: HBM bytes per element of the item */
+    double item_bytes_row;   /* by_item: ... and beside them per row of it */
     struct collective coll;  /* OP_COLLECTIVE */
 };
 

@@ -3,6 +3,7 @@
 #include "core/num.h"
 #include "core/suggest.h"
 #include "layouts/layout.h"
+#include "model/optimizers.h"
 
 #include <math.h>
 #include <string.h>
@@ -97,8 +98,7 @@ static void collect(const struct plan *plan, struct arena *a, struct items *x)
             }
             x->first[x->n] = i;
             x->list[x->n++] = (struct assign_item){
-                .flops = layout_optimizer_flops(plan->job.optimizer, plan->job.ns_steps,
-                                                num_min(r, c), num_max(r, c)),
+                .flops = optimizer_flops(plan->job.optimizer, plan->job.ns_steps, r, c),
                 .bytes = layout_resident_bytes(plan, t),
                 .numel = t->numel,
                 .send_bytes = dtype_bytes(plan->job.param_dtype, t->numel),

@@ -4,6 +4,7 @@
 
 #include "core/num.h"
 #include "layouts/layout.h"
+#include "model/optimizers.h"
 #include "tests/suite.h"
 
 #include <string.h>
@@ -199,11 +200,11 @@ static const uint32_t plans_group_worlds[][2] = {{1, 1},  {2, 1},   {4, 2},   {6
                                                  {7, 1},  {64, 8},  {12, 12}, {24, 4}};
 enum { PLANS_N_GROUPS = 10, PLANS_N_GROUP_WORLDS = 14 };
 
-/* Stock cuts Newton-Schulz products and nothing else; all-to-all moves Muon's momentum. */
+/* Stock cuts Newton-Schulz products and nothing else; all-to-all moves momentum. */
 static inline bool plans_go_together(const char *layout, enum optimizer o)
 {
-    return (!strstr(layout, "+stock") && !strstr(layout, "+alltoall")) || o == OPTIMIZER_MUON ||
-           o == OPTIMIZER_ADAMW;
+    return (!strstr(layout, "+stock") && !strstr(layout, "+alltoall")) ||
+           (o != OPTIMIZER_SHAMPOO && o != OPTIMIZER_SOAP);
 }
 
 enum { PLANS_N_LAYOUTS = 10, PLANS_N_MODELS = 7, PLANS_N_WORLDS = 8 };

@@ -1,6 +1,7 @@
 /* What the framework of a job adds to its program: what selective recomputation makes again, copies around collectives, and
  * AdamW's kernels. By hand. */
 #include "layouts/step.h"
+#include "model/optimizers.h"
 #include "tests/layouts/plans.h"
 
 static struct arena a;
@@ -191,9 +192,9 @@ START_TEST(a_batch_is_of_one_shape_and_within_its_workspace)
             ck_assert_uint_eq(w->items[0].more + 1, rows[i].squares);
             ck_assert_uint_eq(matrices, 21);
             ck_assert_uint_eq(elements, plan.model.matrix_params);
-            ck_assert_uint_eq(flops, 3 * (4 * layout_optimizer_flops(OPTIMIZER_MUON, 5, 48, 48) +
-                                          2 * layout_optimizer_flops(OPTIMIZER_MUON, 5, 48, 80) +
-                                          layout_optimizer_flops(OPTIMIZER_MUON, 5, 48, 160)));
+            ck_assert_uint_eq(flops, 3 * (4 * optimizer_flops(OPTIMIZER_MUON, 5, 48, 48) +
+                                          2 * optimizer_flops(OPTIMIZER_MUON, 5, 48, 80) +
+                                          optimizer_flops(OPTIMIZER_MUON, 5, 48, 160)));
             arena_release(&a);
         }
 }

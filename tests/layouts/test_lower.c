@@ -7,6 +7,7 @@
 #include "tests/layouts/plans.h"
 
 #include "core/num.h"
+#include "model/optimizers.h"
 
 static struct arena a;
 static struct plan plan;
@@ -487,7 +488,7 @@ START_TEST(optimizer_flops_of_all_ranks_add_up)
                 const struct tensor *t = &plan.model.tensors[i];
 
                 if (tensor_is_matrix(t))
-                    once += layout_optimizer_flops(j.optimizer, 5, num_min(t->rows, t->cols),
+                    once += optimizer_flops(j.optimizer, 5, num_min(t->rows, t->cols),
                                                    num_max(t->rows, t->cols));
             }
             all = tally_all(kernels[o]).flops;
@@ -565,12 +566,12 @@ END_TEST
 /* Muon by hand, docs/MODEL.md's formula: 4 m^2 n + 2 m^3 a step. [48,160]: 5*(4*48*48*160 + 2*48^3). */
 START_TEST(newton_schulz_flops_by_hand)
 {
-    ck_assert_uint_eq(layout_optimizer_flops(OPTIMIZER_MUON, 5, 48, 160),
+    ck_assert_uint_eq(optimizer_flops(OPTIMIZER_MUON, 5, 48, 160),
                       5ull * (4 * 48 * 48 * 160 + 2 * 48 * 48 * 48));
     /* h = 4096 block: 62 h^3 a layer and NS step: 4 of [h,h] 6h^3 each, 2 of [h,2h] 10h^3, 1 of [h,4h] 18h^3 */
-    ck_assert_uint_eq(4 * layout_optimizer_flops(OPTIMIZER_MUON, 1, 4096, 4096) +
-                          2 * layout_optimizer_flops(OPTIMIZER_MUON, 1, 4096, 8192) +
-                          layout_optimizer_flops(OPTIMIZER_MUON, 1, 4096, 16384),
+    ck_assert_uint_eq(4 * optimizer_flops(OPTIMIZER_MUON, 1, 4096, 4096) +
+                          2 * optimizer_flops(OPTIMIZER_MUON, 1, 4096, 8192) +
+                          optimizer_flops(OPTIMIZER_MUON, 1, 4096, 16384),
                       62ull * 4096 * 4096 * 4096);
 }
 END_TEST
@@ -589,9 +590,9 @@ START_TEST(preconditioned_optimizers_by_hand)
                              .n_dims = 2};
     struct job j = plans_job();
 
-    ck_assert_uint_eq(layout_optimizer_flops(OPTIMIZER_SHAMPOO, 5, 48, 160),
+    ck_assert_uint_eq(optimizer_flops(OPTIMIZER_SHAMPOO, 5, 48, 160),
                       (uint64_t)(4 * m * m * n + 4 * m * n * n + 0.9 * cubes));
-    ck_assert_uint_eq(layout_optimizer_flops(OPTIMIZER_SOAP, 5, 48, 160),
+    ck_assert_uint_eq(optimizer_flops(OPTIMIZER_SOAP, 5, 48, 160),
                       (uint64_t)(6 * m * m * n + 6 * m * n * n + (6 + 8.0 / 3) * cubes / 10));
     j.optimizer = OPTIMIZER_SHAMPOO;
     ck_assert_uint_eq(layout_state_bytes(&j, &t), 4 * (2 * 2304 + 2 * 25600 + 2 * 7680));
