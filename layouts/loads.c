@@ -46,6 +46,27 @@ uint64_t layout_share(uint64_t bytes, uint64_t part, uint64_t numel)
     return bytes / numel * part + num_ceil_div(bytes % numel * part, numel);
 }
 
+/* Of the `f` FLOPs of a matrix that no rank owns and no slice cuts: what every rank works. What one rank alone works is
+ * added to `flops`. */
+static uint64_t flops_of_all(const struct plan *plan, uint32_t ordinal, uint64_t f, uint64_t *flops)
+{
+    switch (plan->strategy) {
+    case STRATEGY_REPLICATED:
+    case STRATEGY_GATHER:
+    case STRATEGY_GATHER_ONCE:
+        return f;
+    case STRATEGY_STOCK:
+        return f / plan_shards(plan);
+    case STRATEGY_ALLTOALL:
+        flops[ordinal % plan_shards(plan)] += f;
+        return 0;
+    case STRATEGY_OWNER: /* every matrix has an owner */
+    case STRATEGY_N:
+        break;
+    }
+    BUG_ON(true);
+}
+
 void layout_loads(const struct plan *plan, uint64_t *flops, uint64_t *bytes)
 {
     uint64_t every = 0, base = layout_base_bytes(plan), at = 0;
@@ -78,10 +99,8 @@ void layout_loads(const struct plan *plan, uint64_t *flops, uint64_t *bytes)
                 bytes[r] += whole + layout_share(layout_resident_bytes(plan, t) - whole, to - from,
                                                  t->numel);
             }
-        else if (plan->strategy == STRATEGY_ALLTOALL && f)
-            flops[alike[i].ordinal % shards] += f;
-        else
-            every += plan->strategy == STRATEGY_STOCK ? f / shards : f;
+        else if (f)
+            every += flops_of_all(plan, alike[i].ordinal, f, flops);
     }
     for (uint32_t r = 0; r < plan->world; r++) { /* copies work and hold the same */
         flops[r] = r < shards ? flops[r] + every : flops[r % shards];

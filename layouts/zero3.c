@@ -92,29 +92,40 @@ static int zero3_lower(const struct plan *plan, struct arena *a, struct program 
     return zero3_lower_groups(plan, STREAM_COMPUTE, a, p, e);
 }
 
-static uint64_t step_bytes(const struct plan *plan)
+/* Bytes that all ranks send for one matrix in the step; `ordinal` counts matrices of its shape. */
+static uint64_t matrix_bytes(const struct plan *plan, const struct tensor *t, uint32_t ordinal)
 {
     const struct job *j = &plan->job;
+    uint64_t w = plan_shards(plan), m = num_min(t->rows, t->cols);
+    uint64_t whole = dtype_bytes(optimizer_travel_dtype(j), num_ceil_div(t->rows, w) * w * t->cols);
+
+    switch (plan->strategy) {
+    case STRATEGY_STOCK:
+        return 2 * j->ns_steps * whole +
+               j->ns_steps * dtype_bytes(j->param_dtype, num_ceil_div(m, w) * w * m);
+    case STRATEGY_ALLTOALL: /* a batch, there and back */
+        return ordinal % w == 0 ? 2 * whole : 0;
+    case STRATEGY_GATHER:
+    case STRATEGY_GATHER_ONCE:
+        return whole;
+    case STRATEGY_REPLICATED: /* these move nothing in the step */
+    case STRATEGY_OWNER:
+        return 0;
+    case STRATEGY_N:
+        break;
+    }
+    BUG_ON(true);
+}
+
+static uint64_t step_bytes(const struct plan *plan)
+{
     struct part_alike *alike = MEM_NEW(struct part_alike, plan->model.n_tensors);
-    uint64_t w = plan_shards(plan), sum = 0;
+    uint64_t sum = 0;
 
     part_alike(plan, alike);
-    for (uint32_t i = 0; i < plan->model.n_tensors; i++) {
-        const struct tensor *t = &plan->model.tensors[i];
-        uint64_t m = t->rows < t->cols ? t->rows : t->cols;
-        uint64_t whole =
-            dtype_bytes(optimizer_travel_dtype(&plan->job), num_ceil_div(t->rows, w) * w * t->cols);
-
-        if (!layout_updates_as_matrix(plan, t))
-            continue;
-        if (plan->strategy == STRATEGY_STOCK)
-            sum += 2 * j->ns_steps * whole +
-                   j->ns_steps * dtype_bytes(j->param_dtype, num_ceil_div(m, w) * w * m);
-        else if (plan->strategy == STRATEGY_ALLTOALL) /* a batch, there and back */
-            sum += alike[i].ordinal % w == 0 ? 2 * whole : 0;
-        else
-            sum += whole;
-    }
+    for (uint32_t i = 0; i < plan->model.n_tensors; i++)
+        if (layout_updates_as_matrix(plan, &plan->model.tensors[i]))
+            sum += matrix_bytes(plan, &plan->model.tensors[i], alike[i].ordinal);
     mem_free(alike);
     return sum;
 }
