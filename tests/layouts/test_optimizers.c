@@ -152,6 +152,10 @@ static void expect(enum optimizer o, enum kernel bytes_of, enum kernel flops_of,
 START_TEST(normuon_on_two_ranks_by_hand)
 {
     enum { SQUARE = 124240, UP = 207520, DOWN = 373840, ALL = 4 * SQUARE + 2 * UP + DOWN };
+    /* Muon's: gradient 2, momentum 4 and 4, the products' input 2; their result 2, parameter 2 and 2, master 4 and 4 */
+    static const struct expected
+        momentum = {"ddp", {4 * 3216 + 512, 4 * 3216 + 512}, {12 * 3072, 12 * 3072}, {ALL, ALL}},
+        update = {"ddp", {4 * 3216 + 512, 4 * 3216 + 512}, {14 * 3072, 14 * 3072}, {ALL, ALL}};
     static const struct expected want[] = {
         {"ddp", {4 * 3216 + 512, 4 * 3216 + 512}, {13440, 13440}, {ALL, ALL}},
         {"zero1",
@@ -169,6 +173,8 @@ START_TEST(normuon_on_two_ranks_by_hand)
     expect(OPTIMIZER_NORMUON, KERNEL_ROW_NORMALIZE, KERNEL_NEWTON_SCHULZ, want, 2);
     expect(OPTIMIZER_NORMUON, KERNEL_ROW_NORMALIZE, KERNEL_NEWTON_SCHULZ_SHARDED, want + 2, 1);
     expect(OPTIMIZER_NORMUON, KERNEL_ROW_NORMALIZE, KERNEL_NEWTON_SCHULZ, want + 3, 2);
+    expect(OPTIMIZER_NORMUON, KERNEL_MOMENTUM, KERNEL_NEWTON_SCHULZ, &momentum, 1);
+    expect(OPTIMIZER_NORMUON, KERNEL_MATRIX_UPDATE, KERNEL_NEWTON_SCHULZ, &update, 1);
 }
 END_TEST
 

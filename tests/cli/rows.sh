@@ -1,0 +1,57 @@
+#!/bin/sh
+# rows.sh - an enumerator that nobody has heard of does not compile, and nobody asks which optimizer it is. Ends with
+# "passed failed skipped". It needs the compiler that built the tests (CC) and no build.
+export LC_ALL=C
+CC=${CC:-cc}
+passed=0 failed=0
+work=$(mktemp -d "${TMPDIR:-/tmp}/ballast-rows.XXXXXX") || exit 1
+trap 'rm -rf "$work"' EXIT
+trap 'exit 1' HUP INT TERM
+mkdir "$work/model" || exit 1
+
+good() { passed=$((passed + 1)); }
+bad() {
+    failed=$((failed + 1))
+    echo "failed: $*"
+    tail -n 12 "$work/out" | sed 's/^/  | /'
+}
+compiles() { # source: with the headers in $work before the tree's
+    $CC -std=c11 -D_XOPEN_SOURCE=700 -fsyntax-only -Werror=switch "-I$work" -I. "$1" >"$work/out" 2>&1
+}
+
+# header, after the line that matches, a new row, sources that know every enumerator
+planted() { # header pattern line name source...
+    header=$1 pattern=$2 line=$3 name=$4
+    shift 4
+    rm -f "$work"/model/*
+    for source; do
+        compiles "$source" && good || bad "$source does not compile as it is"
+    done
+    awk -v p="$pattern" -v l="$line" '{ print } index($0, p) { print l; n++ } END { exit n != 1 }' \
+        "$header" >"$work/$header" || { bad "$header has no '$pattern'"; return; }
+    for source; do
+        if compiles "$source"; then
+            bad "$source compiles with $name"
+        elif grep -qi "$name" "$work/out"; then
+            good
+        else
+            bad "$source fails for another reason"
+        fi
+    done
+}
+planted model/model.h 'X(OPTIMIZER_NORMUON, normuon)' '    X(OPTIMIZER_PLANTED, planted) \' planted model/optimizers.c
+planted model/job.h 'X(ALGO_TREE, "tree")' '    X(ALGO_PLANTED, "planted") \' ALGO_PLANTED \
+    sim/collective.c model/traffic_segments.c exec/collective.c
+planted model/plan.h 'X(STRATEGY_GATHER, "gather")' '    X(STRATEGY_PLANTED, "planted") \' STRATEGY_PLANTED \
+    layouts/layout.c layouts/loads.c layouts/zero3.c
+
+# Who names an optimizer: the list and the rows, exec's table of functions, and data (what was measured, and with what).
+grep -nE 'OPTIMIZER_(MUON|NORMUON|SHAMPOO|SOAP|ADAMW|LION)' model/*.[ch] layouts/*.[ch] planner/*.[ch] sim/*.[ch] exec/*.[ch] \
+    cli/*.[ch] | grep -vE '^(model/model\.h|model/optimizers\.[ch]|cli/(step_band|calibrate)\.c):' |
+    grep -vE '^exec/update\.c:[0-9]+: *\[OPTIMIZER_' >"$work/out"
+if [ -s "$work/out" ]; then bad "readers of rows name optimizers"; else good; fi
+grep -nE '[=!]= *OPTIMIZER_|case OPTIMIZER_' cli/step_band.c cli/calibrate.c model/optimizers.[ch] | grep -v OPTIMIZER_MS >"$work/out"
+if [ -s "$work/out" ]; then bad "data is compared with optimizers"; else good; fi
+
+echo "$passed $failed 0"
+[ "$failed" = 0 ]
