@@ -18,7 +18,7 @@ static const struct opt rows[] = {
      .type = OPT_CHOICE,
      .choices = optimizer_names,
      .dflt = "muon",
-     .help = "of the matrices, beside adamw for the tail; adamw and lion: of all tensors"},
+     .help = "of the matrices, beside adamw for the tail; elementwise ones: of all tensors"},
     {.name = "tensors", .type = OPT_FLAG, .help = "every tensor instead of one row for equal ones"},
     {.name = "ops", .type = OPT_FLAG, .help = "also the operations of each class of units"},
     {.name = "seq-len",

@@ -12,8 +12,9 @@ struct owner_time {
     uint32_t n;     /* matrices */
 };
 
-/* times: [world], least of `repeats` rounds over all ranks each, after one that does not count. Matrices get random numbers;
- * memory: of the largest one. ERR_UNSUPPORTED when the plan's optimizer has no Newton-Schulz that exec runs; ERR_EXTERNAL from the device. */
+/* times: [world], least of `repeats` rounds over all ranks each, after one that does not count.
+ * Matrices get random numbers; memory: of the largest one. ERR_UNSUPPORTED when the plan's
+ * optimizer has no Newton-Schulz that exec runs; ERR_EXTERNAL from the device. */
 int owners_replay(const struct plan *plan, const struct program *p, struct backend *b,
                   uint32_t repeats, struct owner_time *times, struct err *e);
 /* The same times predicted: fn says what a call takes. */

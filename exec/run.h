@@ -123,7 +123,8 @@ struct exec_run {
     struct err *e;
 };
 
-/* Does exec run this optimizer? Its row says so (optimizer_row.exec), and update.c has its functions. */
+/* Does exec run this optimizer? Its row says so (optimizer_row.exec), and update.c has its
+ * functions. */
 bool run_implements(enum optimizer o);
 /* ERR_UNSUPPORTED for a job whose kernels can be predicted and are not run here. */
 int exec_job(const struct job *j, struct err *e);

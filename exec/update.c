@@ -245,7 +245,8 @@ static void preconditioned_update(struct exec_run *r, uint32_t t, const char *ma
                   DTYPE_FP32, r->o.hyper->adam_share);
 }
 
-/* What exec runs of each optimizer of matrices; the rows of the others say that it does not (exec_job()). */
+/* What exec runs of each optimizer of matrices; the rows of the others say that it does not
+ * (exec_job()). */
 static const struct implementation {
     void (*products)(struct exec_run *r, uint32_t t, char *matrix);
     void (*update)(struct exec_run *r, uint32_t t, const char *matrix);

@@ -11,7 +11,7 @@
 /* Which layouts may keep several copies of what they cut, one a group of --shard-group ranks. */
 enum group_rule {
     GROUPS_NONE,
-    GROUPS_ELEMENTWISE, /* with an elementwise optimizer; as long as nobody asks there is one copy */
+    GROUPS_ELEMENTWISE, /* with an elementwise optimizer; one copy as long as nobody asks */
     GROUPS_NODE,        /* always; a copy a node as long as nobody asks */
 };
 
@@ -32,8 +32,9 @@ struct layout {
 /* All layouts, NULL-terminated. */
 extern const struct layout *const layouts_all[];
 
-/* What a name means: "owner", "zero3+stock", "zero1-owner", ... An elementwise optimizer has no strategy; an optimizer of
- * matrices has those of its row. Errors: unknown name (nearest suggested), impossible pair. `full` gets the canonical name, in arena. */
+/* What a name means: "owner", "zero3+stock", "zero1-owner", ... An elementwise optimizer has no
+ * strategy; an optimizer of matrices has those of its row. Errors: unknown name (nearest
+ * suggested), impossible pair. `full` gets the canonical name, in arena. */
 int layout_resolve(const char *name, enum optimizer o, struct arena *a, const struct layout **l,
                    enum strategy *s, const char **full, struct err *e);
 const struct layout *layout_find(const char *base);

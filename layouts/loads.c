@@ -46,8 +46,8 @@ uint64_t layout_share(uint64_t bytes, uint64_t part, uint64_t numel)
     return bytes / numel * part + num_ceil_div(bytes % numel * part, numel);
 }
 
-/* Of the `f` FLOPs of a matrix that no rank owns and no slice cuts: what every rank works. What one rank alone works is
- * added to `flops`. */
+/* Of the `f` FLOPs of a matrix that no rank owns and no slice cuts: what every rank works. What
+ * one rank alone works is added to `flops`. */
 static uint64_t flops_of_all(const struct plan *plan, uint32_t ordinal, uint64_t f, uint64_t *flops)
 {
     switch (plan->strategy) {

@@ -177,8 +177,9 @@ static uint32_t normalize_op(struct lower *l, const struct matrix_loop *x, uint3
     return id;
 }
 
-/* The operations after the products: update read, parameter (and master copy) read and written; before it, where the
- * optimizer does so, the update is normalized in place. The first of them waits for `after`; returns the last. */
+/* The operations after the products: update read, parameter (and master copy) read and written;
+ * before it, where the optimizer does so, the update is normalized in place. The first of them
+ * waits for `after`; returns the last. */
 static uint32_t update_ops(struct lower *l, const struct matrix_loop *x, uint32_t from,
                            uint32_t after)
 {

@@ -8,10 +8,11 @@ static const struct optimizer_row *rest(const struct lower *l)
     return optimizer_row(optimizer_of_rest(l->j->optimizer));
 }
 
-/* Bytes an update moves per element. Fused: as the row says. Without fusion, which AdamW alone has, operation
- * by operation, as torch.optim.adamw has them: decay (p twice), lerp (m twice, g), mul (v twice), addcmul (v twice, g),
- * sqrt into a temporary (v, t), division and epsilon (t twice each), addcdiv (p twice, m, t); with a master copy that is what is
- * worked, and the parameter is written from it. */
+/* Bytes an update moves per element. Fused: as the row says. Without fusion, which AdamW alone
+ * has, operation by operation, as torch.optim.adamw has them: decay (p twice), lerp (m twice,
+ * g), mul (v twice), addcmul (v twice, g), sqrt into a temporary (v, t), division and epsilon (t
+ * twice each), addcdiv (p twice, m, t); with a master copy that is what is worked, and the
+ * parameter is written from it. */
 static double rest_bytes(const struct lower *l)
 {
     double p = (double)dtype_bytes(l->j->param_dtype, 1),

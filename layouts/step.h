@@ -99,7 +99,8 @@ struct matrix_step {
 };
 /* The matrix optimizer on all matrices. Nothing is emitted when there are none. */
 void lower_matrix_step(struct lower *l, const struct matrix_step *s);
-/* The elementwise optimizer on what is no matrix: the rank's share of the cut or replicated tail, and owned tails. */
+/* The elementwise optimizer on what is no matrix: the rank's share of the cut or replicated
+ * tail, and owned tails. */
 void lower_tail_step(struct lower *l);
 
 /* ---- parts.c: who holds which bytes ---- */

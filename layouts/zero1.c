@@ -15,8 +15,9 @@
  * With --overlap-refresh the program starts with the refresh of the step before, unit by unit, and forward waits for its unit: a step
  * in the middle of a run.
  *
- * With a shard group of G < W ranks (zero1 with an elementwise optimizer only) there are W/G copies of the states: gradients are all-reduced as in ddp, and
- * parameters gathered inside groups of G neighbours.
+ * With a shard group of G < W ranks (zero1 with an elementwise optimizer only) there are W/G
+ * copies of the states: gradients are all-reduced as in ddp, and parameters gathered inside groups
+ * of G neighbours.
  *
  * Bytes sent by all ranks: reduction (W-1) N s_g (zero2: in each micro-batch), refresh (W-1) times the padded bytes, and for every cut matrix with h
  * holders (h-1) times its bytes.

@@ -19,7 +19,8 @@ enum {
 
 /* ---- elementwise ---- */
 
-/* Fused: p, m and v read and written, g read. Without fusion it is 8 operations (layouts/optimizer_tail.c). */
+/* Fused: p, m and v read and written, g read. Without fusion it is 8 operations
+ * (layouts/optimizer_tail.c). */
 static const struct optimizer_row adamw = {
     .name = "adamw",
     .line = "elementwise: two moments (arXiv 1711.05101)",
@@ -31,8 +32,8 @@ static const struct optimizer_row adamw = {
     .exec = true,
 };
 
-/* c = b1 m + (1-b1) g: 3; its sign: 1; p -= lr (sign + decay p): 4; m = b2 m + (1-b2) g: 3. One fused kernel: p and m read
- * and written, g read. */
+/* c = b1 m + (1-b1) g: 3; its sign: 1; p -= lr (sign + decay p): 4; m = b2 m + (1-b2) g: 3. One
+ * fused kernel: p and m read and written, g read. */
 static const struct optimizer_row lion = {
     .name = "lion",
     .line = "elementwise: the sign of one moment (arXiv 2302.06675)",
@@ -84,21 +85,24 @@ static const struct optimizer_row muon = {
     .exec = true,
 };
 
-/* Muon's products, then O's rows divided by the roots of their second moments. An element: mean of squares 2, division 1,
- * the result's norm 2. A row: its moment's average 3, root 1, epsilon 1. */
+/* Muon's products, then O's rows divided by the roots of their second moments. An element: mean
+ * of squares 2, division 1, the result's norm 2. A row: its moment's average 3, root 1, epsilon
+ * 1. */
 static double normuon_flops(uint32_t ns_steps, uint64_t rows, uint64_t cols)
 {
     return newton_schulz_flops(ns_steps, rows, cols) + 5 * (double)rows * ((double)cols + 1);
 }
 
-/* The momentum, and a second moment of each row: of each output, where matrices are stored as (outputs, inputs). */
+/* The momentum, and a second moment of each row: of each output, where matrices are stored as
+ * (outputs, inputs). */
 static uint64_t normuon_states(uint64_t rows, uint64_t cols)
 {
     return rows * cols + rows;
 }
 
-/* A row fits into a block, so that it is read and written once. Where ranks hold rows, each scales by the norm of its own,
- * as the authors' code for FSDP2 does (microsoft/dion): nothing is sent. */
+/* A row fits into a block, so that it is read and written once. Where ranks hold rows, each
+ * scales by the norm of its own, as the authors' code for FSDP2 does (microsoft/dion): nothing
+ * is sent. */
 static const struct optimizer_row normuon = {
     .name = "normuon",
     .line = "muon, and a second moment a row (arXiv 2510.05491)",
@@ -132,7 +136,8 @@ static double block_sum(uint64_t n, uint64_t max, int power)
     return power == 2 ? full * b * b + rest * rest : full * b * b * b + rest * rest * rest;
 }
 
-/* An update, a scratch matrix of its shape and two scratch matrices of the largest preconditioner, in fp32. */
+/* An update, a scratch matrix of its shape and two scratch matrices of the largest
+ * preconditioner, in fp32. */
 static uint64_t preconditioned_workspace(uint64_t m, uint64_t n, uint64_t side)
 {
     return dtype_bytes(DTYPE_FP32, 2 * m * n + 2 * side * side);

@@ -1,5 +1,6 @@
-/* The rows of the optimizers (model/optimizers.h): each is complete, and Lion's and NorMuon's FLOPs, states and bytes are
- * those that a hand counts on a layer of seven matrices. The others' are in test_lower.c and test_resident.c. */
+/* The rows of the optimizers (model/optimizers.h): each is complete, and Lion's and NorMuon's
+ * FLOPs, states and bytes are those that a hand counts on a layer of seven matrices. The others'
+ * are in test_lower.c and test_resident.c. */
 #include "model/optimizers.h"
 #include "tests/layouts/plans.h"
 
@@ -37,7 +38,7 @@ START_TEST(every_row_is_complete)
                   r->states == STATES_BY_ROWS),
              "%s: stock", r->name);
         MUST(!(r->strategies & 1u << STRATEGY_ALLTOALL) ||
-                 (r->start == START_MOMENTUM && r->states == STATES_BY_ROWS),
+                 (r->start == START_MOMENTUM && r->newton_schulz && r->states == STATES_BY_ROWS),
              "%s: alltoall", r->name);
         MUST((r->start == START_MOMENTUM) == (r->momentum.state > 0), "%s: momentum", r->name);
         MUST(r->update.param >= 2 && r->update.fixed > 0, "%s: update", r->name);
@@ -48,9 +49,10 @@ START_TEST(every_row_is_complete)
 }
 END_TEST
 
-/* NorMuon (arXiv 2510.05491, algorithm 1) on a stored matrix of r rows and c columns, m and n the smaller and the larger: five
- * steps of 4 m^2 n + 2 m^3; then an element's square and its sum, its division, the result's square and its sum: 5 r c;
- * and a row's average (3), root and epsilon: 5 r. */
+/* NorMuon (arXiv 2510.05491, algorithm 1) on a stored matrix of r rows and c columns, m and n
+ * the smaller and the larger: five steps of 4 m^2 n + 2 m^3; then an element's square and its
+ * sum, its division, the result's square and its sum: 5 r c; and a row's average (3), root and
+ * epsilon: 5 r. */
 START_TEST(normuon_flops_by_hand)
 {
     ck_assert_uint_eq(optimizer_flops(OPTIMIZER_NORMUON, 5, 32, 16), 204800 + 2560 + 160);
@@ -61,7 +63,8 @@ START_TEST(normuon_flops_by_hand)
 }
 END_TEST
 
-/* The second moment is one number a row of the matrix as stored: m(n + 1) elements of an m x n matrix. */
+/* The second moment is one number a row of the matrix as stored: m(n + 1) elements of an m x n
+ * matrix. */
 START_TEST(state_elements_by_hand)
 {
     const struct tensor wide = {.is_matrix = true, .rows = 16, .cols = 64, .numel = 1024},
@@ -80,8 +83,9 @@ END_TEST
 
 /* ---- a layer on two ranks ----
  *
- * one-layer: vectors of 16, 16; q, k, v, proj of [16,16]; vectors of 16, 16; up0, up1 of [32,16]; down of [16,64]. 3,072 elements of
- * matrices in 144 rows, 64 of vectors. plans_owners: q, v, up0, down to rank 0; k, proj, up1 and the vectors to rank 1. */
+ * one-layer: vectors of 16, 16; q, k, v, proj of [16,16]; vectors of 16, 16; up0, up1 of
+ * [32,16]; down of [16,64]. 3,072 elements of matrices in 144 rows, 64 of vectors. plans_owners:
+ * q, v, up0, down to rank 0; k, proj, up1 and the vectors to rank 1. */
 
 static uint64_t states_of(uint32_t rank)
 {
@@ -145,14 +149,16 @@ static void expect(enum optimizer o, enum kernel bytes_of, enum kernel flops_of,
     }
 }
 
-/* States, fp32: 4 bytes an element of a matrix and a row, 8 an element of a vector. zero1's boundary, 1,568 of 3,136 elements, leaves
- * 30 of up0's 32 rows in the first slice. Row normalization: 2 bytes read and 2 written an element, 4 and 4 a row. FLOPs of
- * [16,16] 5 (4 + 2) 16^3 + 5 16 17 = 124,240, of up 207,520, of down 373,840; zero1: of the whole matrix where a part is; stock: half of
- * each. */
+/* States, fp32: 4 bytes an element of a matrix and a row, 8 an element of a vector. zero1's
+ * boundary, 1,568 of 3,136 elements, leaves 30 of up0's 32 rows in the first slice. Row
+ * normalization: 2 bytes read and 2 written an element, 4 and 4 a row. FLOPs of [16,16] 5 (4 +
+ * 2) 16^3 + 5 16 17 = 124,240, of up 207,520, of down 373,840; zero1: of the whole matrix where
+ * a part is; stock: half of each. */
 START_TEST(normuon_on_two_ranks_by_hand)
 {
     enum { SQUARE = 124240, UP = 207520, DOWN = 373840, ALL = 4 * SQUARE + 2 * UP + DOWN };
-    /* Muon's: gradient 2, momentum 4 and 4, the products' input 2; their result 2, parameter 2 and 2, master 4 and 4 */
+    /* Muon's: gradient 2, momentum 4 and 4, the products' input 2; their result 2, parameter 2
+     * and 2, master 4 and 4 */
     static const struct expected
         momentum = {"ddp", {4 * 3216 + 512, 4 * 3216 + 512}, {12 * 3072, 12 * 3072}, {ALL, ALL}},
         update = {"ddp", {4 * 3216 + 512, 4 * 3216 + 512}, {14 * 3072, 14 * 3072}, {ALL, ALL}};
@@ -178,9 +184,9 @@ START_TEST(normuon_on_two_ranks_by_hand)
 }
 END_TEST
 
-/* Lion (arXiv 2302.06675): one fp32 state an element; parameter read and written (4), gradient read (2), state (8) and master
- * copy (8) read and written: 22 bytes; 11 FLOPs. Every tensor alike, whether it is a matrix or not; an owner layout cuts by
- * rows what nobody owns. */
+/* Lion (arXiv 2302.06675): one fp32 state an element; parameter read and written (4), gradient
+ * read (2), state (8) and master copy (8) read and written: 22 bytes; 11 FLOPs. Every tensor
+ * alike, whether it is a matrix or not; an owner layout cuts by rows what nobody owns. */
 START_TEST(lion_on_two_ranks_by_hand)
 {
     static const struct expected want[] = {

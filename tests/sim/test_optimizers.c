@@ -1,7 +1,9 @@
-/* Every optimizer under every layout and strategy, and optimizers that the product does not have.
+/* Every optimizer under every layout and strategy, and optimizers that the product does not
+ * have.
  *
- * This program is linked with -Wl,--wrap=optimizer_row: every reader's call of optimizer_row() comes here, where OPTIMIZER_N
- * has a row too. A reader that asks which optimizer it is, instead of reading fields, tells a row from its twin. */
+ * This program is linked with -Wl,--wrap=optimizer_row: every reader's call of optimizer_row()
+ * comes here, where OPTIMIZER_N has a row too. A reader that asks which optimizer it is, instead
+ * of reading fields, tells a row from its twin. */
 #include "cli/evaluate.h"
 #include "cli/step_band.h"
 #include "core/strbuf.h"
@@ -244,7 +246,8 @@ START_TEST(an_unknown_row_is_handled_by_its_fields)
 }
 END_TEST
 
-/* exec has functions of its own: it takes neither a row that it was not taught nor one that says that it was. */
+/* exec has functions of its own: it takes neither a row that it was not taught nor one that says
+ * that it was. */
 START_TEST(exec_refuses_a_row_by_name)
 {
     struct job j = plans_job();
