@@ -489,7 +489,7 @@ START_TEST(optimizer_flops_of_all_ranks_add_up)
 
                 if (tensor_is_matrix(t))
                     once += optimizer_flops(j.optimizer, 5, num_min(t->rows, t->cols),
-                                                   num_max(t->rows, t->cols));
+                                            num_max(t->rows, t->cols));
             }
             all = tally_all(kernels[o]).flops;
             if (plan.strategy == STRATEGY_OWNER)
