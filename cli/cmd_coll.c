@@ -440,6 +440,21 @@ static int plot(const char *prefix, const struct asked *q, const struct table *t
     return plot_coll(prefix, &all, e);
 }
 
+/* Where the table is from: this cluster, another, or GPUs of a kind on a cluster that it does not name. */
+static void say_measured(const struct asked *q, struct strbuf *out)
+{
+    const struct coll_table *t = q->measured;
+
+    strbuf_printf(out, "measured: %s", t->id);
+    if (!measured_here(q, t) && t->cluster_name[0])
+        strbuf_printf(out, ", which is of %s, not of this cluster", t->cluster_name);
+    else if (!measured_here(q, t) && coll_system_has(t->system, &q->cluster))
+        strbuf_printf(out, ", on %s of a cluster that it does not name", t->system);
+    else if (!measured_here(q, t))
+        strbuf_printf(out, ", which is of %s, not of this cluster", t->system);
+    strbuf_puts(out, "\n");
+}
+
 static void print(const struct asked *q, const struct table *t, enum table_format f, int argc,
                   char **argv, struct strbuf *out)
 {
@@ -470,12 +485,7 @@ static void print(const struct asked *q, const struct table *t, enum table_forma
         return;
     }
     if (f != TABLE_AS_CSV && q->measured)
-        strbuf_printf(out, "measured: %s%s%s%s\n", q->measured->id,
-                      measured_here(q, q->measured) ? "" : ", which is of ",
-                      measured_here(q, q->measured)  ? ""
-                      : q->measured->cluster_name[0] ? q->measured->cluster_name
-                                                     : q->measured->system,
-                      measured_here(q, q->measured) ? "" : ", not of this cluster");
+        say_measured(q, out);
     if (f != TABLE_AS_CSV)
         strbuf_printf(out, "%s over %u ranks, %u x %s, %s%s%s; band: %s\n\n", q->name,
                       q->calls[0].n_ranks, q->cluster.n_nodes, q->cluster.name,

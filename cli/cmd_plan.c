@@ -47,10 +47,10 @@ static const struct table_col cols[] = {
     {"gap_percent", "gap %", TABLE_FIXED, 3, TABLE_AUTO},
     {"optimal", "proven", TABLE_BOOL, 0, TABLE_AUTO},
     {"bytes_max", NULL, TABLE_INT, 0, TABLE_AUTO},
-    {"resident_max_gib", "resident GiB max", TABLE_GIB, 2, TABLE_AUTO},
+    {"resident_max_gib", "resident GiB", TABLE_GIB, 2, TABLE_AUTO},
     {"bytes_mean", NULL, TABLE_FIXED, 0, TABLE_AUTO},
     {"resident_mean_gib", "mean", TABLE_GIB, 2, TABLE_AUTO},
-    {"idle_ranks", "idle ranks", TABLE_INT, 0, TABLE_AUTO},
+    {"idle_ranks", "idle", TABLE_INT, 0, TABLE_AUTO},
     {"fits", "fits", TABLE_BOOL, 0, TABLE_AUTO},
     {"solver", NULL, TABLE_TEXT, 0, TABLE_AUTO},
     {"solver_short", "solver", TABLE_TEXT, 0, TABLE_AUTO},
@@ -158,6 +158,9 @@ static void summary(const struct plan *plan, enum table_format f, int argc, char
             strbuf_puts(out, "\n");
         }
         table_print(&t, f, out);
+        if (f == TABLE_AS_TABLE)
+            strbuf_puts(out, "fits: what is resident between steps; 'ballast sim' adds activations "
+                             "and buffers.\n");
         if (f == TABLE_AS_TABLE && evaluate_idle_ranks(plan))
             explain_idle(plan, out);
         if (f == TABLE_AS_TABLE)

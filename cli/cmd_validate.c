@@ -11,6 +11,7 @@
 
 #include <math.h>
 #include <string.h>
+#include <strings.h>
 
 static const struct opt rows[] = {
     {.name = "cluster",
@@ -55,7 +56,7 @@ static int read_tables(const struct json_at *top, const char *fallback, struct a
     memcpy(all + v->n_tables, more, n * sizeof(*all));
     v->tables = all;
     v->n_tables += n;
-    return 0;
+    return coll_tables_distinct(v->tables, v->n_tables, e);
 }
 
 static int read_document(const struct json *j, const char *fallback, struct arena *a,
@@ -245,15 +246,20 @@ static void fill_scores(const struct validation *v, struct table *sums)
     score_row(sums, "overall", &all, v->n_tables > 0);
 }
 
-static void print_json(const struct table *steps, const struct table *sizes,
-                       const struct table *sums, int argc, char **argv, struct strbuf *out)
+static void print_json(const struct validation *v, const struct table *steps,
+                       const struct table *sizes, const struct table *sums, int argc, char **argv,
+                       struct strbuf *out)
 {
-    cJSON *doc = output_document("ballast-validation", 1, argc, argv), *tables;
+    cJSON *doc = output_document("ballast-validation", 1, argc, argv), *tables, *row;
 
     json_add_tree(doc, "overall", table_row_to_json(sums, sums->n_rows - 1));
     tables = json_add_array(doc, "tables");
-    for (size_t i = 0; i + 1 < sums->n_rows; i++)
-        json_add_tree(tables, NULL, table_row_to_json(sums, i));
+    for (size_t i = 0; i + 1 < sums->n_rows; i++) {
+        row = table_row_to_json(sums, i);
+        if (i < v->n_tables && !v->tables[i].skipped)
+            json_add_str(row, "cluster", v->tables[i].cluster.name);
+        json_add_tree(tables, NULL, row);
+    }
     json_add_tree(doc, "rows", table_to_json(steps));
     json_add_tree(doc, "sizes", table_to_json(sizes));
     json_print(doc, true, out);
@@ -271,6 +277,12 @@ static void print_skipped(const struct validation *v, struct strbuf *out)
 
         if (t->skipped)
             strbuf_printf(out, "skipped %s: %s\n", t->id, t->skipped);
+        else if (strcasecmp(t->cluster_name, t->cluster.name) != 0 && !t->cluster_name[0])
+            strbuf_printf(out, "%s names no cluster: predicted for %s, of its GPUs (%s)\n", t->id,
+                          t->cluster.name, t->system);
+        else if (strcasecmp(t->cluster_name, t->cluster.name) != 0)
+            strbuf_printf(out, "%s is of %s: predicted for %s\n", t->id, t->cluster_name,
+                          t->cluster.name);
         for (size_t k = 0; k < t->n_rows; k++)
             if (t->rows[k].contradicts)
                 strbuf_printf(out, "set apart %s, %llu bytes: %s\n", t->id,
@@ -293,7 +305,7 @@ static void print(const struct validation *v, enum table_format f, bool with_row
         fill_sizes(&sizes, &v->tables[i]);
     fill_scores(v, &sums);
     if (f == TABLE_AS_JSON) {
-        print_json(&steps, &sizes, &sums, argc, argv, out);
+        print_json(v, &steps, &sizes, &sums, argc, argv, out);
     } else if (f == TABLE_AS_CSV) { /* one table: steps, or with --rows the sizes of collectives */
         table_print(with_rows || !v->steps.n ? &sizes : &steps, f, out);
     } else {

@@ -7,6 +7,7 @@
 #include "model/bundled.h"
 
 #include <ctype.h>
+#include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 
@@ -125,18 +126,53 @@ static bool bundled(const char *name)
     return false;
 }
 
-/* What a description of a system says about its GPUs: the cluster whose device and NVLink are taken. */
+/* GPUs that a description of a system may name, and the cluster whose device and NVLink are taken for it; the first that is there
+ * counts. Cards are not the modules of the same chip, and a slice of a GPU is neither. */
+static const struct {
+    const char *words[2], *base; /* base NULL: no cluster is known */
+} known_gpus[] = {
+    {{"MIG"}, NULL},          {{"GB200"}, "gb200-nvl72"},      {{"B200"}, "hgx-b200"},
+    {{"H200", "NVL"}, NULL},  {{"H200"}, "hgx-h200-ndr"},      {{"H100", "NVL"}, "h100-nvl"},
+    {{"H100", "PCIe"}, NULL}, {{"H100"}, "hgx-h100-ndr"},      {{"A800", "PCIe"}, NULL},
+    {{"A800"}, "a800-4hdr"},  {{"A100", "PCIe"}, "a100-pcie"}, {{"A100"}, "dgx-a100"},
+    {{"L40S"}, "l40s"}};
+
+/* Does the word stand in the text, not inside a longer one (H200 in GH200), in whatever case? */
+static bool has_word(const char *text, const char *word)
+{
+    size_t n = strlen(word);
+
+    for (const char *s = text; *s; s++)
+        if (!strncasecmp(s, word, n) && !isalnum((unsigned char)s[n]) &&
+            (s == text || !isalnum((unsigned char)s[-1])))
+            return true;
+    return false;
+}
+
 static const char *base_of_system(const char *system)
 {
-    static const char *const known[][2] = {{"GB200", "gb200-nvl72"}, {"B200", "hgx-b200"},
-                                           {"H200", "hgx-h200-ndr"}, {"H100", "hgx-h100-ndr"},
-                                           {"H800", "hgx-h100-ndr"}, {"A800", "a800-4hdr"},
-                                           {"A100", "dgx-a100"}};
-
-    for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++)
-        if (strstr(system, known[i][0]))
-            return known[i][1];
+    for (size_t i = 0; i < sizeof(known_gpus) / sizeof(known_gpus[0]); i++)
+        if (has_word(system, known_gpus[i].words[0]) &&
+            (!known_gpus[i].words[1] || has_word(system, known_gpus[i].words[1])))
+            return known_gpus[i].base;
     return NULL;
+}
+
+bool coll_system_has(const char *system, const struct cluster *c)
+{
+    const char *base = base_of_system(system);
+    struct cluster known;
+    struct arena a;
+    struct err e;
+    bool same;
+
+    if (!base)
+        return false;
+    arena_init(&a);
+    same = !cluster_load(base, &a, &known, &e) &&
+           !strncmp(known.device.name, c->device.name, strcspn(known.device.name, "-"));
+    arena_release(&a);
+    return same;
 }
 
 struct table_shape {
@@ -456,5 +492,27 @@ int coll_table_predict(struct coll_table *t, struct err *e)
     }
     mem_free(out);
     mem_free(n_bytes);
+    return status;
+}
+
+static int by_id(const void *x, const void *y)
+{
+    return strcmp(*(const char *const *)x, *(const char *const *)y);
+}
+
+int coll_tables_distinct(const struct coll_table *list, size_t n, struct err *e)
+{
+    const char **ids = MEM_NEW(const char *, n);
+    int status = 0;
+
+    for (size_t i = 0; i < n; i++)
+        ids[i] = list[i].id;
+    qsort(ids, n, sizeof(*ids), by_id);
+    for (size_t i = 1; i < n && !status; i++)
+        if (!strcmp(ids[i - 1], ids[i]))
+            status =
+                err_set(e, ERR_INVALID,
+                        "table '%.300s' is given twice; expected each measurement once", ids[i]);
+    mem_free(ids);
     return status;
 }

@@ -53,4 +53,9 @@ int coll_tables_read(const struct json_at *top, const char *cluster, bool always
 /* Fills in predictions with the table's cluster; what the model has no way for becomes `skipped`. */
 int coll_table_predict(struct coll_table *t, struct err *e);
 
+/* Tables of several documents: no id twice, which would count one measurement as two. ERR_INVALID names it. O(n log n). */
+int coll_tables_distinct(const struct coll_table *list, size_t n, struct err *e);
+/* Does the system that a table describes have GPUs of the cluster's kind, as far as its words tell? */
+bool coll_system_has(const char *system, const struct cluster *c);
+
 #endif

@@ -57,6 +57,12 @@ static void numbers_differ(const struct check_result *c, struct strbuf *b)
     if (c->n_differ[COMPARE_GRADIENT])
         strbuf_printf(b, ", %llu reduced gradients",
                       (unsigned long long)c->n_differ[COMPARE_GRADIENT]);
+    if (c->allowed_ulp)
+        strbuf_printf(b,
+                      " (allowed: %llu ulp of a parameter, %.2g of a tensor's largest number of "
+                      "gradients and "
+                      "states, which are off by up to %.2g; rounding grows with steps and rate)",
+                      (unsigned long long)c->allowed_ulp, c->allowed, c->worst);
     strbuf_puts(b, "; ");
     strbuf_printf(b, did[c->evidence], c->evidence_step);
     strbuf_printf(b, "%s%s%s\n", c->concerned, c->first[0] ? "; after " : "", c->first);

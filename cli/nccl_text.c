@@ -196,6 +196,9 @@ static int rank_line(struct test *t, const struct nccl_line_words *w, struct err
                           i, (unsigned long long)number, r.device, r.host);
     if (!t->n_ranks)
         copy(t->gpu, NAME, gpu);
+    if (strcmp(t->gpu, gpu) != 0)
+        return refuse(t, e, "rank %llu is on '%s' and rank 0 on '%s'; expected GPUs of one kind",
+                      (unsigned long long)number, gpu, t->gpu);
     t->group = (long)group;
     t->ranks = mem_grow(t->ranks, &t->cap_ranks, t->n_ranks + 1, sizeof(*t->ranks));
     t->ranks[t->n_ranks++] = r;

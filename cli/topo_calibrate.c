@@ -496,6 +496,8 @@ static int read_files(const struct topo_calibration *k, struct fitting *f, struc
         f->tables = all;
         f->n_tables += n;
     }
+    if (coll_tables_distinct(f->tables, f->n_tables, e))
+        return -1;
     if (!n_rows(f))
         return err_set(e, ERR_INVALID, "the tables have no row that %s can predict: nothing to fit",
                        k->cluster);

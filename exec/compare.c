@@ -87,7 +87,9 @@ static void look(const struct both *b, bool relative, uint64_t at, uint64_t at_d
             s->endless = (struct compare_first){b->what, tensor, element + i, x, y};
             s->endless_set = true;
         }
-        if (memcmp(&x, &y, sizeof(x)) == 0)
+        /* a sum that starts from 0 and one that starts from its first number differ in the sign of a zero, and in nothing else */
+        if (memcmp(&x, &y, sizeof(x)) == 0 ||
+            (fpclassify(x) == FP_ZERO && fpclassify(y) == FP_ZERO))
             continue;
         if (!s->n++)
             s->first = (struct compare_first){b->what, tensor, element + i, x, y};

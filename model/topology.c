@@ -488,6 +488,11 @@ static int set_nvlink(const struct topology *t, const struct cluster *base, cons
     for (size_t m = 0; m < N_MODELS; m++)
         if (!strcmp(models[m].name, c->device.name))
             link = models[m].link_Bps;
+    if (link > 0 && base->nvlink_Bps > 0 && n_links * link > 1.01 * base->nvlink_Bps)
+        return err_set(e, ERR_UNSUPPORTED,
+                       "'%.300s': line %u: %u NVLinks a GPU, and a GPU of '%.200s' has %.0f: "
+                       "expected a base with GPUs of this kind",
+                       t->file, t->gpus[0].line, n_links, base->name, base->nvlink_Bps / link);
     c->nvswitch = d.known ? d.to_switch : t->gpus[least].to_switch;
     cluster_set_source(c, a, "node.nvlink.kind", source);
     if (link > 0) { /* else the base's rate: a device that only it knows */

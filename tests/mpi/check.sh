@@ -25,6 +25,10 @@ for gemm in blas reference; do
         fi
     done
 done
+# a rate so large that gradients vanish: sums of zeros of either sign are equal
+"$BUILD/ballast" plan block:layers=2,hidden=64,heads=4,ffn=128,vocab=256,mlp=swiglu --gpus 4 --layout owner --seq-len 32 -o "$work/p.json" >/dev/null || bad 'plan of a large rate'
+on 4 "$work/p.json" --check --lr 20 --seed 3 --steps 10
+verdict 'owner at a large rate'
 # copies: several groups in a node, one a node, over nodes, of one rank; the reference sums in the same groups first
 for layout in hsdp+owner hsdp+gather mics+owner hsdp+gather-once; do
     for n in 4 8; do
