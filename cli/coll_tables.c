@@ -432,7 +432,14 @@ int coll_file_load(struct json *j, const char *path, const char *asked, struct e
     if (file_read(path, JSON_MAX_BYTES, &text, &len, e))
         return -1;
     strbuf_init(&table);
-    if (!nccl_text_here(text, len))
+    if (!nccl_text_here(text, len) && len && !strchr(" \t\r\n[{\xef", *text))
+        status =
+            err_set(e, ERR_PARSE,
+                    "'%s' is neither JSON nor a log of nccl-tests; expected its lines as "
+                    "printed, or behind a tag that is dropped: [1,0]<stdout>:, 0:, [0], a date "
+                    "and time",
+                    path);
+    else if (!nccl_text_here(text, len))
         status = json_parse(j, path, text, len, e);
     else if (strlen(text) < len)
         status =

@@ -106,10 +106,11 @@ int plant_fits(const struct plant *p, const struct program *program, uint64_t st
             kinds[p->kind]);
     if (program->world == 1 && p->kind == PLANT_SUM)
         return err_set(e, ERR_INVALID, "--plant: the sum of one rank is its mean");
-    if (p->kind == PLANT_STALE && steps < 2)
+    /* the first step's weights of a norm are all 1, wherever they are put */
+    if ((p->kind == PLANT_STALE || p->kind == PLANT_SHIFT) && steps < 2)
         return err_set(e, ERR_INVALID,
-                       "--plant: stale shows from the second step on, and there is %llu",
-                       (unsigned long long)steps);
+                       "--plant: %s shows from the second step on, and there is %llu",
+                       kinds[p->kind], (unsigned long long)steps);
     for (uint32_t i = 0; i < program->n_ops; i++)
         if (program->ops[i].phase == p->phase)
             return 0;
