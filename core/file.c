@@ -235,6 +235,12 @@ int file_out_open(struct file_out *o, const char *path, struct err *e)
         return -1;
     o->path = dup_text(path);
     exists = stat(path, &st) == 0;
+    if (!exists && lstat(path, &st) == 0 &&
+        S_ISLNK(st.st_mode)) { /* a rename would replace the link */
+        err_set(e, ERR_EXTERNAL, "cannot write '%s': a link to a file that is not there", path);
+        out_release(o);
+        return -1;
+    }
     if (exists && !S_ISREG(st.st_mode)) {
         o->f = S_ISDIR(st.st_mode) ? (errno = EISDIR, NULL) : fopen(path, "wb");
     } else {
