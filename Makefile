@@ -66,7 +66,7 @@ GLPK_LIBS  = -lglpk
 FIT_CFLAGS = $(shell pkg-config --cflags cminpack 2>/dev/null || echo -I/usr/include/cminpack-1)
 FIT_LIBS   = $(shell pkg-config --libs cminpack 2>/dev/null || echo -lcminpack -lm)
 # Which sources include <libxml/...>: only they get its flags, and only then is it linked.
-XML_SRCS  := $(shell grep -ls 'include <libxml/' core/*.c model/*.c 2>/dev/null)
+XML_SRCS  := $(shell grep -ls 'include <libxml/' core/*.c model/*/*.c 2>/dev/null)
 BASE_LIBS  = $(JSON_LIBS) $(if $(XML_SRCS),$(XML_LIBS)) -lm
 # Programs may need more than the base.
 LIBS_ballast = $(GLPK_LIBS) $(FIT_LIBS)
@@ -74,7 +74,7 @@ LIBS_ballast = $(GLPK_LIBS) $(FIT_LIBS)
 LIBS_exec    = -rdynamic -ldl -pthread
 ALL_LIBS     = $(GLPK_LIBS) $(FIT_LIBS) -ldl -pthread
 
-FOLDERS  := core model layouts planner sim exec kernels cli
+FOLDERS  := core $(addprefix model/,tensors graph cluster plan program) layouts planner sim exec kernels cli
 SRCS     := $(sort $(wildcard $(addsuffix /*.c,$(FOLDERS))))
 MAINS    := $(filter cli/%_main.c,$(SRCS))
 # exec/lib_NAME.c -> ballast-NAME.so, which ballast-exec loads when it needs it; built where its library is.

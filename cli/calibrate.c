@@ -15,6 +15,7 @@
 #include "core/version.h"
 #include "exec/sample.h"
 #include "layouts/layout.h"
+#include "model/plan/model_load.h"
 #include "sim/sim.h"
 
 #include <math.h>

@@ -8,8 +8,8 @@
 #define BALLAST_CLI_CALIBRATE_FEATURES_H
 
 #include "core/nonneg.h"
-#include "model/cluster.h"
-#include "model/program.h"
+#include "model/cluster/cluster.h"
+#include "model/program/program.h"
 
 enum { X_WORK, X_AREA, X_LAUNCH, X_RATE /* + enum kernel: bytes or FLOPs */ };
 enum { Y_BASE, Y_STEP, Y_BYTES };

@@ -5,7 +5,7 @@
 #include "cli/programs.h"
 #include "core/json.h"
 #include "core/version.h"
-#include "model/topology.h"
+#include "model/cluster/topology.h"
 #include "planner/ilp.h"
 
 #include <ctype.h>

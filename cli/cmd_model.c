@@ -7,8 +7,9 @@
 #include "core/strbuf.h"
 #include "core/table.h"
 #include "core/units.h"
-#include "model/graph.h"
-#include "model/optimizers.h"
+#include "model/graph/graph.h"
+#include "model/plan/model_load.h"
+#include "model/plan/optimizers.h"
 
 #include <string.h>
 

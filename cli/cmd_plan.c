@@ -4,7 +4,7 @@
 #include "cli/evaluate.h"
 #include "cli/output.h"
 #include "core/units.h"
-#include "model/optimizers.h"
+#include "model/plan/optimizers.h"
 #include "planner/planner.h"
 
 #include <math.h>

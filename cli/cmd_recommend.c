@@ -7,7 +7,7 @@
 #include "cli/step_band.h"
 #include "core/num.h"
 #include "layouts/layout.h"
-#include "model/optimizers.h"
+#include "model/plan/optimizers.h"
 #include "planner/planner.h"
 
 #include <stdlib.h>

@@ -6,7 +6,7 @@
 #include "core/opts.h"
 #include "core/table.h"
 #include "core/units.h"
-#include "model/bundled.h"
+#include "model/cluster/bundled.h"
 
 #include <string.h>
 

@@ -7,7 +7,7 @@
 #include "cli/score.h"
 #include "cli/step_page.h"
 #include "cli/step_predict.h"
-#include "model/bundled.h"
+#include "model/cluster/bundled.h"
 
 #include <math.h>
 #include <string.h>

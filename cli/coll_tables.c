@@ -4,7 +4,7 @@
 #include "cli/nccl_text.h"
 #include "core/file.h"
 #include "core/suggest.h"
-#include "model/bundled.h"
+#include "model/cluster/bundled.h"
 
 #include <ctype.h>
 #include <stdlib.h>

@@ -3,8 +3,8 @@
 #include "cli/step_band.h"
 #include "core/units.h"
 #include "layouts/layout.h"
-#include "model/graph.h"
-#include "model/optimizers.h"
+#include "model/graph/graph.h"
+#include "model/plan/optimizers.h"
 
 #include <math.h>
 #include <string.h>

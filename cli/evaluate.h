@@ -3,7 +3,7 @@
 #define BALLAST_CLI_EVALUATE_H
 
 #include "core/table.h"
-#include "model/plan.h"
+#include "model/plan/plan.h"
 #include "planner/planner.h"
 #include "sim/sim.h"
 

@@ -5,7 +5,7 @@
 
 #include "cli/machine.h"
 #include "core/table.h"
-#include "model/plan.h"
+#include "model/plan/plan.h"
 
 int exec_owners(const struct plan *plan, const struct program *p, struct machine *on,
                 uint32_t repeats, enum table_format f, int argc, char **argv, struct strbuf *out,

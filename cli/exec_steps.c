@@ -2,8 +2,9 @@
 
 #include "cli/output.h"
 #include "core/version.h"
-#include "model/optimizers.h"
-#include "model/plan_json.h"
+#include "model/plan/model_load.h"
+#include "model/plan/optimizers.h"
+#include "model/plan/plan_json.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 #include "cli/explain.h"
 
 #include "layouts/layout.h"
-#include "model/optimizers.h"
+#include "model/plan/optimizers.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -9,7 +9,7 @@
 #include "core/opts.h"
 #include "core/strbuf.h"
 #include "exec/backend.h"
-#include "model/cluster.h"
+#include "model/cluster/cluster.h"
 
 /* --backend, --transport, --gemm, --threads, --shuffle, --clock, --watchdog, --start-limit */
 extern const struct opt machine_rows[];

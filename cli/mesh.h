@@ -3,7 +3,7 @@
 #define BALLAST_CLI_MESH_H
 
 #include "core/opts.h"
-#include "model/plan.h"
+#include "model/plan/plan.h"
 
 /* `plan` is ready for layout_place(). Nothing where --mesh is not given. ERR_INVALID: no list of p=AxB, g=AxB, os=AxB, a key
  * twice; ERR_UNSUPPORTED: another factor than the layout's. */

@@ -3,7 +3,7 @@
 #define BALLAST_CLI_MODEL_OPTS_H
 
 #include "core/opts.h"
-#include "model/model.h"
+#include "model/tensors/model.h"
 
 extern const char *const model_opts_roles[]; /* that a matrix optimizer may take by option */
 

@@ -1,7 +1,7 @@
 #include "cli/plot.h"
 
 #include "core/units.h"
-#include "model/optimizers.h"
+#include "model/plan/optimizers.h"
 
 #include <string.h>
 

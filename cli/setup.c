@@ -6,8 +6,9 @@
 #include "core/suggest.h"
 #include "core/units.h"
 #include "layouts/layout.h"
-#include "model/optimizers.h"
-#include "model/precision.h"
+#include "model/plan/model_load.h"
+#include "model/plan/optimizers.h"
+#include "model/plan/precision.h"
 #include "planner/planner.h"
 #include "sim/framework.h"
 

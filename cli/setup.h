@@ -3,7 +3,7 @@
 #define BALLAST_CLI_SETUP_H
 
 #include "core/opts.h"
-#include "model/plan.h"
+#include "model/plan/plan.h"
 #include "sim/sim.h"
 
 /* The job options of docs/CLI.md: one table for all commands. */

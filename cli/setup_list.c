@@ -2,7 +2,7 @@
 #include "cli/setup.h"
 
 #include "layouts/layout.h"
-#include "model/optimizers.h"
+#include "model/plan/optimizers.h"
 
 #include <stdio.h>
 

@@ -4,9 +4,9 @@
 #include "cli/step_rows.h"
 #include "core/strbuf.h"
 #include "layouts/layout.h"
-#include "model/bundled.h"
-#include "model/optimizers.h"
-#include "model/plan_json.h"
+#include "model/cluster/bundled.h"
+#include "model/plan/optimizers.h"
+#include "model/plan/plan_json.h"
 
 #include <math.h>
 #include <string.h>

@@ -8,7 +8,7 @@
 #ifndef BALLAST_CLI_STEP_BAND_H
 #define BALLAST_CLI_STEP_BAND_H
 
-#include "model/plan.h"
+#include "model/plan/plan.h"
 
 struct step_band {
     double percent;    /* half width in percent of the step's time; NAN: no set covers the job */

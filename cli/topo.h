@@ -5,8 +5,8 @@
 #include "core/opts.h"
 #include "core/strbuf.h"
 #include "core/table.h"
-#include "model/cluster.h"
-#include "model/topology.h"
+#include "model/cluster/cluster.h"
+#include "model/cluster/topology.h"
 
 /* One node and the fabric above it, within 100 columns; any number of GPUs, NICs and switches wraps. */
 void topo_draw(const struct cluster *c, struct strbuf *out);

@@ -18,7 +18,7 @@
 #include "exec/guard.h"
 #include "exec/transport.h"
 #include "kernels/functions.h"
-#include "model/program.h"
+#include "model/program/program.h"
 
 /* c (m,n) = alpha * op(a) op(b) + beta * c in fp32, stored in each operand's type; conventions of struct kernel_gemm. */
 struct backend_gemm {

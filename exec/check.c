@@ -1,8 +1,8 @@
 #include "exec/check.h"
 
 #include "layouts/layout.h"
-#include "model/segment_algo.h"
-#include "model/traffic.h"
+#include "model/plan/segment_algo.h"
+#include "model/program/traffic.h"
 
 #include <math.h>
 #include <stdio.h>

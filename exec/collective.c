@@ -1,9 +1,9 @@
-/* The algorithms of model/traffic.c, played for real. Each function says which edges it sends along; sums are fp32. */
+/* The algorithms of model/program/traffic.c, played for real. Each function says which edges it sends along; sums are fp32. */
 #include "exec/collective.h"
 
 #include "core/num.h"
-#include "model/segment_algo.h"
-#include "model/tree.h"
+#include "model/plan/segment_algo.h"
+#include "model/program/tree.h"
 
 #include <string.h>
 
@@ -380,7 +380,7 @@ static int reduce_hierarchical(struct play *p)
     return 0;
 }
 
-/* ---- tree: model/tree.h says who hands what to whom ---- */
+/* ---- tree: model/program/tree.h says who hands what to whom ---- */
 
 /* A segment's range as the trees see it: neighbours mostly share one. */
 static void tree_of(struct play *p, const struct segment *s)

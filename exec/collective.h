@@ -1,6 +1,6 @@
 /* exec/collective.h - collectives by point-to-point messages, in the program's algorithm.
  *
- * The same kinds and algorithms as model/traffic.h counts: what each rank sends and receives here equals
+ * The same kinds and algorithms as model/program/traffic.h counts: what each rank sends and receives here equals
  * traffic_of() to the byte. Messages and sums are a carrier's: host memory over a transport, or a device's. Reductions add
  * in fp32 and store in the wire's dtype.
  *
@@ -13,7 +13,7 @@
 
 #include "exec/transport.h"
 #include "kernels/kernels.h"
-#include "model/program.h"
+#include "model/program/program.h"
 
 /* Members of the caller's group, in group order. */
 struct coll_group {

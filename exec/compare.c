@@ -1,7 +1,7 @@
 #include "exec/compare.h"
 
 #include "core/num.h"
-#include "model/optimizers.h"
+#include "model/plan/optimizers.h"
 
 #include <math.h>
 #include <string.h>

@@ -2,7 +2,7 @@
 
 #include "core/num.h"
 #include "layouts/layout.h"
-#include "model/optimizers.h"
+#include "model/plan/optimizers.h"
 
 static void mark_matrices(struct held *h, const struct program *p)
 {

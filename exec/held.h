@@ -6,8 +6,8 @@
 #ifndef BALLAST_EXEC_HELD_H
 #define BALLAST_EXEC_HELD_H
 
-#include "model/plan.h"
-#include "model/program.h"
+#include "model/plan/plan.h"
+#include "model/program/program.h"
 
 struct held_tensor {
     uint64_t first, n; /* elements of the tensor whose state is here: [first, first+n) */

@@ -2,7 +2,7 @@
 #include "exec/run.h"
 
 #include "core/num.h"
-#include "model/optimizers.h"
+#include "model/plan/optimizers.h"
 
 #include <string.h>
 

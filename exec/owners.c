@@ -3,7 +3,7 @@
 #include "core/mem.h"
 #include "core/num.h"
 #include "exec/run.h"
-#include "model/optimizers.h"
+#include "model/plan/optimizers.h"
 
 #include <string.h>
 

@@ -4,7 +4,7 @@
 #define BALLAST_EXEC_OWNERS_H
 
 #include "exec/backend.h"
-#include "model/plan.h"
+#include "model/plan/plan.h"
 
 struct owner_time {
     double s; /* measured: Muon's momentum, products and update of each matrix of the rank's list */

@@ -12,7 +12,7 @@
 #include "exec/backend.h"
 #include "exec/held.h"
 #include "exec/tokens.h"
-#include "model/plan.h"
+#include "model/plan/plan.h"
 
 /* A live instance of a buffer. */
 struct run_buffer {

@@ -4,7 +4,7 @@
 
 #include "core/num.h"
 #include "kernels/optimizer.h"
-#include "model/optimizers.h"
+#include "model/plan/optimizers.h"
 
 #include <string.h>
 

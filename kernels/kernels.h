@@ -1,4 +1,4 @@
-/* kernels/kernels.h - the kernels of model/graph.h that are not GEMMs: one plain function a kernel and direction.
+/* kernels/kernels.h - the kernels of model/graph/graph.h that are not GEMMs: one plain function a kernel and direction.
  *
  * One convention for all of them: kernel_NAME(on, a) and kernel_NAME_backward(on, a). `on` says where and in which types
  * (a CUDA backend reads its stream there), `a` is the kernel's own struct of sizes and pointers; both directions share
@@ -8,7 +8,7 @@
  *   types     storage is fp32, bf16 or fp16; arithmetic is fp32 (longer sums in double), rounded once at the store.
  *             ACT: activations and their gradients have on->act; WEIGHT: on->weight; GRAD: gradients of weights, on->grad.
  *   shapes    row-major, in comments "(tokens, hidden)". tokens = batch * seq, sequence by sequence.
- *   outputs   forward results are written; every gradient is *added* to its buffer (ACCESS_ADD of model/program.h):
+ *   outputs   forward results are written; every gradient is *added* to its buffer (ACCESS_ADD of model/program/program.h):
  *             a value with two readers collects both, and a weight collects all micro-batches. A gradient pointer that
  *             is NULL is not wanted. Inputs and outputs do not overlap.
  *   order     sums run in a fixed order, on one thread: same inputs, same bytes.

@@ -2,7 +2,7 @@
 #include "layouts/emit.h"
 
 #include "core/num.h"
-#include "model/segment_algo.h"
+#include "model/plan/segment_algo.h"
 
 #include <string.h>
 

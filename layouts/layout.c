@@ -3,7 +3,7 @@
 #include "core/num.h"
 #include "core/suggest.h"
 #include "layouts/families.h"
-#include "model/optimizers.h"
+#include "model/plan/optimizers.h"
 
 #include <string.h>
 #include <strings.h>

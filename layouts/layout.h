@@ -5,8 +5,8 @@
 #ifndef BALLAST_LAYOUTS_LAYOUT_H
 #define BALLAST_LAYOUTS_LAYOUT_H
 
-#include "model/plan.h"
-#include "model/program.h"
+#include "model/plan/plan.h"
+#include "model/program/program.h"
 
 /* Which layouts may keep several copies of what they cut, one a group of --shard-group ranks. */
 enum group_rule {
@@ -61,7 +61,7 @@ int layout_groups(const struct layout *l, const struct job *j, uint32_t gpus_per
  * matrices by the layout's rule, tail by its rule, offsets of every tensor in its unit's buffer. */
 int layout_place(struct plan *plan, struct arena *a, struct err *e);
 
-/* Bytes of t's states where all of them are (model/optimizers.h). */
+/* Bytes of t's states where all of them are (model/plan/optimizers.h). */
 uint64_t layout_state_bytes(const struct job *j, const struct tensor *t);
 
 /* Is t's state whole on every rank that updates it, though the rank keeps only a part of the result? Preconditioners are

@@ -1,6 +1,6 @@
 #include "layouts/lives.h"
 
-#include "model/program.h"
+#include "model/program/program.h"
 
 /* Value v must be there in backward: kept from forward, or made again from what is. */
 static void want(struct class_lives *k, uint32_t v)

@@ -6,8 +6,8 @@
 #ifndef BALLAST_LAYOUTS_LIVES_H
 #define BALLAST_LAYOUTS_LIVES_H
 
-#include "model/graph.h"
-#include "model/job.h"
+#include "model/graph/graph.h"
+#include "model/plan/job.h"
 
 /* One kernel of a pass: the op's forward (part -1) or a part of its backward. */
 struct entry {

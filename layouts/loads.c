@@ -2,7 +2,7 @@
 #include "layouts/step.h"
 
 #include "core/num.h"
-#include "model/optimizers.h"
+#include "model/plan/optimizers.h"
 
 #include <inttypes.h>
 #include <math.h>

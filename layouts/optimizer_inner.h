@@ -5,7 +5,7 @@
 #define BALLAST_LAYOUTS_OPTIMIZER_INNER_H
 
 #include "layouts/step.h"
-#include "model/optimizers.h"
+#include "model/plan/optimizers.h"
 
 /* ---- optimizer_work.c ---- */
 

@@ -1,7 +1,7 @@
 #include "layouts/step.h"
 
 #include "core/num.h"
-#include "model/segment_algo.h"
+#include "model/plan/segment_algo.h"
 
 #include <string.h>
 

@@ -26,7 +26,7 @@
 #include "layouts/step.h"
 
 #include "core/num.h"
-#include "model/optimizers.h"
+#include "model/plan/optimizers.h"
 
 /* zero2, on several ranks. */
 static bool cuts_grads(const struct plan *plan)

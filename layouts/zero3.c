@@ -21,7 +21,7 @@
 #include "layouts/step.h"
 
 #include "core/num.h"
-#include "model/optimizers.h"
+#include "model/plan/optimizers.h"
 
 /* Ranks that cut nothing among them: all have all, as in ddp, and sum the gradients of a unit. */
 static void whole_copies(struct lower *l)

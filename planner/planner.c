@@ -3,7 +3,7 @@
 #include "core/num.h"
 #include "core/suggest.h"
 #include "layouts/layout.h"
-#include "model/optimizers.h"
+#include "model/plan/optimizers.h"
 
 #include <math.h>
 #include <string.h>

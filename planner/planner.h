@@ -6,7 +6,7 @@
 #ifndef BALLAST_PLANNER_PLANNER_H
 #define BALLAST_PLANNER_PLANNER_H
 
-#include "model/plan.h"
+#include "model/plan/plan.h"
 #include "planner/assign.h"
 
 /* Simulated step time of a candidate plan, for --objective time; handed in by the caller, since planner/ does not know

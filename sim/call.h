@@ -2,8 +2,8 @@
 #ifndef BALLAST_SIM_CALL_H
 #define BALLAST_SIM_CALL_H
 
-#include "model/cluster.h"
-#include "model/program.h"
+#include "model/cluster/cluster.h"
+#include "model/program/program.h"
 #include "sim/nccl.h"
 
 struct call {

@@ -1,10 +1,10 @@
 #include "sim/collective.h"
 
 #include "core/num.h"
-#include "model/plan.h"
-#include "model/direct.h"
-#include "model/segment_algo.h"
-#include "model/tree.h"
+#include "model/plan/plan.h"
+#include "model/program/direct.h"
+#include "model/plan/segment_algo.h"
+#include "model/program/tree.h"
 #include "sim/links.h"
 
 #include <math.h>

@@ -23,8 +23,8 @@
 #ifndef BALLAST_SIM_FABRIC_H
 #define BALLAST_SIM_FABRIC_H
 
-#include "model/cluster.h"
-#include "model/topology.h"
+#include "model/cluster/cluster.h"
+#include "model/cluster/topology.h"
 
 enum fabric_kind {
     FABRIC_NVLINK_UP,   /* GPU to NVSwitch; instance: rank */

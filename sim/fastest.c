@@ -4,7 +4,7 @@
  * others then have the links. So the step is simulated once as the calls choose, and once more for each single way that is not
  * far slower alone. Cost: up to five simulations, one where the step hardly waits for segments.
  */
-#include "model/segment_algo.h"
+#include "model/plan/segment_algo.h"
 #include "sim/sim.h"
 
 static bool is_auto(const struct op *o)

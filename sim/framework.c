@@ -33,7 +33,7 @@ static const struct framework_costs costs[FRAMEWORK_N] = {
                             .micro_batch_s = 1e-3,
                             .accumulate = 1},
     /* vTrain's 120 runs on one node of A100 (arXiv 2312.12391): a layer's forward takes the host 0.76 ms for its 10 operations,
-     * attention is unfused, gradients wait for the end of backward (model/job.c); GPUs that are not busy enough to get hot run at burst
+     * attention is unfused, gradients wait for the end of backward (model/plan/job.c); GPUs that are not busy enough to get hot run at burst
      * clocks */
     [FRAMEWORK_MEGATRON_DEEPSPEED] = {.host_s = 75.6e-6,
                                       .sustained = 1,

@@ -6,7 +6,7 @@
 #ifndef BALLAST_SIM_FRAMEWORK_H
 #define BALLAST_SIM_FRAMEWORK_H
 
-#include "model/job.h"
+#include "model/plan/job.h"
 
 #include <stdbool.h>
 

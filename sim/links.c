@@ -1,9 +1,9 @@
 #include "sim/links.h"
 
 #include "core/num.h"
-#include "model/direct.h"
-#include "model/segment_algo.h"
-#include "model/tree.h"
+#include "model/program/direct.h"
+#include "model/plan/segment_algo.h"
+#include "model/program/tree.h"
 
 #include <math.h>
 

@@ -1,4 +1,4 @@
-/* sim/links.h - what a collective puts on which links, from what each rank sends (model/traffic.h).
+/* sim/links.h - what a collective puts on which links, from what each rank sends (model/program/traffic.h).
  *
  * NVLink by GPU, NICs and PCIe by what leaves and enters a node, leaves by what their NICs carry.
  * Rings use a node's NICs evenly and each GPU its own; direct sends take the routes of

@@ -1,14 +1,14 @@
 /* Direct sends between nodes over the routes of sim/fabric.h, summed without going through pairs.
  *
- * A product (model/direct.h) sends a_s b_t bytes from s to t. What s sends goes by the NIC that the receiver's NIC asks for
+ * A product (model/program/direct.h) sends a_s b_t bytes from s to t. What s sends goes by the NIC that the receiver's NIC asks for
  * (fabric_sending_nic), so all that counts of the receivers is B[n], the sum of b over those with NIC n: without the sender's node,
- * and apart for its pod, whose leaves it need not leave. Receivers: a rank's own NIC takes all in (model/traffic.h's recv_inter).
+ * and apart for its pod, whose leaves it need not leave. Receivers: a rank's own NIC takes all in (model/program/traffic.h's recv_inter).
  */
 #include "sim/links.h"
 
 #include "core/num.h"
-#include "model/direct.h"
-#include "model/segment_algo.h"
+#include "model/program/direct.h"
+#include "model/plan/segment_algo.h"
 
 #include <string.h>
 

@@ -42,8 +42,8 @@
 #ifndef BALLAST_SIM_NCCL_H
 #define BALLAST_SIM_NCCL_H
 
-#include "model/cluster.h"
-#include "model/program.h"
+#include "model/cluster/cluster.h"
+#include "model/program/program.h"
 
 enum nccl_algo {
     NCCL_RING,

@@ -8,7 +8,7 @@
 #include "sim/sim.h"
 
 #include "core/num.h"
-#include "model/plan.h"
+#include "model/plan/plan.h"
 #include "sim/run.h"
 
 #include <math.h>

@@ -8,9 +8,9 @@
 #ifndef BALLAST_SIM_SIM_H
 #define BALLAST_SIM_SIM_H
 
-#include "model/cluster.h"
-#include "model/program.h"
-#include "model/traffic.h"
+#include "model/cluster/cluster.h"
+#include "model/program/program.h"
+#include "model/program/traffic.h"
 #include "sim/framework.h"
 #include "sim/nccl.h"
 

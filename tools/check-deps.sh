@@ -2,6 +2,7 @@
 # check-deps.sh - who may include whom, and what follows from it.
 #
 #   core <- model <- layouts <- { planner, sim, exec } <- cli      kernels sees core, exec may use kernels
+#   in model: tensors <- graph <- cluster <- plan <- program      exec reads plans and programs alone
 #
 # planner, sim and exec never include each other. The one exception is cli, which sees all. Also: project includes
 # are "folder/file.h" from the root and exist; outside libraries appear in few files; every header compiles alone;
@@ -11,7 +12,7 @@ JOBS=${JOBS:-2}
 bad=0
 say() { echo "check-deps: $*"; bad=1; }
 
-files=$(ls core/*.[ch] model/*.[ch] layouts/*.[ch] planner/*.[ch] sim/*.[ch] exec/*.[ch] kernels/*.[ch] \
+files=$(ls core/*.[ch] model/*/*.[ch] layouts/*.[ch] planner/*.[ch] sim/*.[ch] exec/*.[ch] kernels/*.[ch] \
     cli/*.[ch] kernels/*.cu kernels/*.cuh 2>/dev/null)
 
 out=$(awk '
@@ -20,25 +21,35 @@ function allow(who, whom,   i, n, part) {
     for (i = 1; i <= n; i++)
         may[who, part[i]] = 1
 }
+# model/plan/job.h: room model/plan; layouts/step.h: room layouts.
+function room(path,   p, n) {
+    n = split(path, p, "/")
+    return n == 3 ? p[1] "/" p[2] : p[1]
+}
 BEGIN {
+    model = "core model/tensors model/graph model/cluster model/plan model/program"
     allow("core", "core")
-    allow("model", "core model")
-    allow("layouts", "core model layouts")
-    allow("planner", "core model layouts planner")
-    allow("sim", "core model layouts sim")
+    allow("model/tensors", "core model/tensors")
+    allow("model/graph", "core model/tensors model/graph")
+    allow("model/cluster", "core model/tensors model/graph model/cluster")
+    allow("model/plan", "core model/tensors model/graph model/cluster model/plan")
+    allow("model/program", model)
+    allow("layouts", model " layouts")
+    allow("planner", model " layouts planner")
+    allow("sim", model " layouts sim")
     allow("kernels", "core kernels")
-    allow("exec", "core model layouts kernels exec")
-    allow("cli", "core model layouts planner sim kernels exec cli")
+    allow("exec", "core model/plan model/program layouts kernels exec")
+    allow("cli", model " layouts planner sim kernels exec cli")
 }
 /^[ \t]*#[ \t]*include[ \t]*"/ {
     split($0, q, "\"")
-    if (split(q[2], p, "/") != 2 || q[2] ~ /^\./) {
-        printf "%s:%d: \"%s\": write \"folder/file.h\" from the root\n", FILENAME, FNR, q[2]
+    n = split(q[2], p, "/")
+    if (q[2] ~ /^\./ || n != (p[1] == "model" ? 3 : 2)) {
+        printf "%s:%d: \"%s\": write \"folder/file.h\" from the root, \"model/room/file.h\" of model\n", FILENAME, FNR, q[2]
         next
     }
-    split(FILENAME, own, "/")
-    if (!((own[1], p[1]) in may))
-        printf "%s:%d: %s may not include \"%s\"\n", FILENAME, FNR, own[1], q[2]
+    if (!((room(FILENAME), room(q[2])) in may))
+        printf "%s:%d: %s may not include \"%s\"\n", FILENAME, FNR, room(FILENAME), q[2]
     if ((getline line < q[2]) < 0)
         printf "%s:%d: \"%s\" does not exist\n", FILENAME, FNR, q[2]
     close(q[2])

@@ -5,7 +5,7 @@
  * or FAIL and decide nothing: the exit status is 0 when all commands ran.
  * Expected: all PASS on one core, in about ten seconds.
  */
-#include "model/model.h"
+#include "model/tensors/model.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -7,7 +7,8 @@
  * Expected: every dense model proven at every size, below 1 s in all on one core.
  * Run: bench_planner [name]   (name: only models that contain it)
  */
-#include "model/model.h"
+#include "model/plan/model_load.h"
+#include "model/tensors/model.h"
 #include "planner/assign.h"
 
 #include <stdio.h>

@@ -7,7 +7,7 @@ passed=0 failed=0
 work=$(mktemp -d "${TMPDIR:-/tmp}/ballast-rows.XXXXXX") || exit 1
 trap 'rm -rf "$work"' EXIT
 trap 'exit 1' HUP INT TERM
-mkdir "$work/model" || exit 1
+mkdir -p "$work/model/tensors" "$work/model/plan" || exit 1
 
 good() { passed=$((passed + 1)); }
 bad() {
@@ -23,7 +23,7 @@ compiles() { # source: with the headers in $work before the tree's
 planted() { # header pattern line name source...
     header=$1 pattern=$2 line=$3 name=$4
     shift 4
-    rm -f "$work"/model/*
+    rm -f "$work"/model/*/*
     for source; do
         compiles "$source" && good || bad "$source does not compile as it is"
     done
@@ -39,18 +39,18 @@ planted() { # header pattern line name source...
         fi
     done
 }
-planted model/model.h 'X(OPTIMIZER_NORMUON, normuon)' '    X(OPTIMIZER_PLANTED, planted) \' planted model/optimizers.c
-planted model/job.h 'X(ALGO_TREE, tree)' '    X(ALGO_PLANTED, planted) \' planted model/segment_algo.c \
-    sim/collective.c model/traffic_segments.c exec/collective.c
-planted model/plan.h 'X(STRATEGY_GATHER, "gather")' '    X(STRATEGY_PLANTED, "planted") \' STRATEGY_PLANTED \
+planted model/tensors/model.h 'X(OPTIMIZER_NORMUON, normuon)' '    X(OPTIMIZER_PLANTED, planted) \' planted model/plan/optimizers.c
+planted model/plan/job.h 'X(ALGO_TREE, tree)' '    X(ALGO_PLANTED, planted) \' planted model/plan/segment_algo.c \
+    sim/collective.c model/program/traffic_segments.c exec/collective.c
+planted model/plan/plan.h 'X(STRATEGY_GATHER, "gather")' '    X(STRATEGY_PLANTED, "planted") \' STRATEGY_PLANTED \
     layouts/layout.c layouts/loads.c layouts/zero3.c
 
 # Who names an optimizer: the list and the rows, exec's table of functions, and data (what was measured, and with what).
-grep -nE 'OPTIMIZER_(MUON|NORMUON|SHAMPOO|SOAP|ADAMW|LION)' model/*.[ch] layouts/*.[ch] planner/*.[ch] sim/*.[ch] exec/*.[ch] \
-    cli/*.[ch] | grep -vE '^(model/model\.h|model/optimizers\.[ch]|cli/(step_band|calibrate)\.c):' |
+grep -nE 'OPTIMIZER_(MUON|NORMUON|SHAMPOO|SOAP|ADAMW|LION)' model/*/*.[ch] layouts/*.[ch] planner/*.[ch] sim/*.[ch] exec/*.[ch] \
+    cli/*.[ch] | grep -vE '^(model/tensors/model\.h|model/plan/optimizers\.[ch]|cli/(step_band|calibrate)\.c):' |
     grep -vE '^exec/update\.c:[0-9]+: *\[OPTIMIZER_' >"$work/out"
 if [ -s "$work/out" ]; then bad "readers of rows name optimizers"; else good; fi
-grep -nE '[=!]= *OPTIMIZER_|case OPTIMIZER_' cli/step_band.c cli/calibrate.c model/optimizers.[ch] | grep -v OPTIMIZER_MS >"$work/out"
+grep -nE '[=!]= *OPTIMIZER_|case OPTIMIZER_' cli/step_band.c cli/calibrate.c model/plan/optimizers.[ch] | grep -v OPTIMIZER_MS >"$work/out"
 if [ -s "$work/out" ]; then bad "data is compared with optimizers"; else good; fi
 
 echo "$passed $failed 0"

@@ -3,7 +3,7 @@
  * bundled row's value. Without them: status 77 when the first holds. */
 #include "core/json.h"
 #include "core/mem.h"
-#include "model/bundled.h"
+#include "model/cluster/bundled.h"
 #include "tests/suite.h"
 
 #include <math.h>

@@ -3,7 +3,7 @@
 #include "cli/coll_tables.h"
 #include "cli/score.h"
 #include "cli/step_predict.h"
-#include "model/bundled.h"
+#include "model/cluster/bundled.h"
 #include "tests/suite.h"
 
 #include <math.h>

@@ -4,7 +4,7 @@
 #include "exec/check.h"
 #include "exec/run.h"
 #include "exec/sample.h"
-#include "model/traffic.h"
+#include "model/program/traffic.h"
 #include "tests/cuda/standin.h"
 #include "tests/exec/threads.h"
 #include "tests/layouts/plans.h"

@@ -1,9 +1,9 @@
 /* Every collective of exec/collective.c against the plain definition of what it has to leave behind, and its bytes
- * against model/traffic.h, on worlds and node shapes that are not round. Values are small integers, so that fp32 sums
+ * against model/program/traffic.h, on worlds and node shapes that are not round. Values are small integers, so that fp32 sums
  * are exact in any order and a wrong element is a wrong element. */
 #include "exec/collective.h"
 
-#include "model/traffic.h"
+#include "model/program/traffic.h"
 #include "tests/exec/threads.h"
 #include "tests/suite.h"
 
@@ -94,7 +94,7 @@ static int check_segments(const struct setting *s, uint32_t rank, const float *x
     return 0;
 }
 
-/* Edges of rings are counted as rails (model/traffic.h): of them only sums are compared. */
+/* Edges of rings are counted as rails (model/program/traffic.h): of them only sums are compared. */
 static bool edges_are_counted(const struct setting *s)
 {
     return s->n_segments &&

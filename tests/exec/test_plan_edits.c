@@ -2,7 +2,7 @@
  * refusal in one line that names the file, or a plan that is predicted and runs a step. Nothing reads or writes where it
  * should not: this is a test for SAN=1. */
 #include "exec/run.h"
-#include "model/graph.h"
+#include "model/graph/graph.h"
 #include "sim/sim.h"
 #include "tests/exec/threads.h"
 #include "tests/layouts/plans.h"

@@ -3,7 +3,7 @@
  * be in the program. Peak memory by part is what the simulator predicts. */
 #include "exec/run.h"
 
-#include "model/traffic.h"
+#include "model/program/traffic.h"
 #include "sim/sim.h"
 #include "tests/exec/threads.h"
 #include "tests/layouts/plans.h"

@@ -1,5 +1,5 @@
 /* Any text as a cluster file: refused with one line, or a description that reads back as itself. */
-#include "model/cluster.h"
+#include "model/cluster/cluster.h"
 
 #include <math.h>
 #include <string.h>

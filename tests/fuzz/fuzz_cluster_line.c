@@ -1,5 +1,5 @@
 /* Any text behind a base's name: refused with one line, or a cluster that reads back. */
-#include "model/cluster.h"
+#include "model/cluster/cluster.h"
 
 #include <string.h>
 

@@ -1,7 +1,7 @@
 /* Any bytes as a config.json: refused with one line, or a model whose parts add up and whose graphs build. */
 #include "core/json.h"
 #include "core/num.h"
-#include "model/graph.h"
+#include "model/graph/graph.h"
 
 #include <string.h>
 

@@ -1,6 +1,6 @@
 /* Any text behind "block:": refused with one line, or a model whose parts add up and whose graphs build. */
 #include "core/units.h"
-#include "model/graph.h"
+#include "model/graph/graph.h"
 
 #include <string.h>
 

@@ -1,8 +1,8 @@
 /* Any bytes as the header of a .safetensors file, as an index, as a plain list, as patterns: refused with one line, or a
  * model whose parts add up and whose graphs build. */
 #include "core/num.h"
-#include "model/graph.h"
-#include "model/tensors.h"
+#include "model/graph/graph.h"
+#include "model/tensors/tensors.h"
 
 #include <string.h>
 

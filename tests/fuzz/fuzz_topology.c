@@ -1,6 +1,6 @@
 /* Any bytes as a topology file, XML or nvidia-smi's matrix: refused with one line, or devices whose findings have lines of
  * the file, and a refusal or a cluster that reads back. */
-#include "model/topology.h"
+#include "model/cluster/topology.h"
 
 #include <string.h>
 

@@ -4,7 +4,8 @@
 
 #include "core/num.h"
 #include "layouts/layout.h"
-#include "model/optimizers.h"
+#include "model/plan/model_load.h"
+#include "model/plan/optimizers.h"
 #include "tests/suite.h"
 
 #include <string.h>

@@ -3,7 +3,7 @@
 #define BALLAST_TESTS_LAYOUTS_PROGRAM_TEXT_H
 
 #include "core/strbuf.h"
-#include "model/program.h"
+#include "model/program/program.h"
 
 static inline void program_show_op(const struct op *o, struct strbuf *b)
 {

@@ -1,5 +1,5 @@
 /* Closed byte formulas against the programs, for every layout, and against hand counts for one tiny case each. */
-#include "model/traffic.h"
+#include "model/program/traffic.h"
 #include "tests/layouts/plans.h"
 
 #include "core/num.h"

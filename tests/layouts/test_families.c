@@ -1,6 +1,6 @@
 /* Every family under every layout: programs hold together, whatever their layers are made of. */
 #include "core/json.h"
-#include "model/graph.h"
+#include "model/graph/graph.h"
 #include "planner/planner.h"
 #include "tests/layouts/plans.h"
 #include "tests/model/families.h"

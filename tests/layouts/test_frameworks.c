@@ -1,7 +1,7 @@
 /* What the framework of a job adds to its program: what selective recomputation makes again, copies around collectives, and
  * AdamW's kernels. By hand. */
 #include "layouts/step.h"
-#include "model/optimizers.h"
+#include "model/plan/optimizers.h"
 #include "tests/layouts/plans.h"
 
 static struct arena a;

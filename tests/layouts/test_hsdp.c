@@ -1,5 +1,5 @@
 /* hsdp and mics: bytes against the closed formula and by hand, what each rank holds and updates, which groups are refused. */
-#include "model/traffic.h"
+#include "model/program/traffic.h"
 #include "tests/layouts/plans.h"
 
 #include "core/num.h"

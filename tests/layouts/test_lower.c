@@ -7,7 +7,7 @@
 #include "tests/layouts/plans.h"
 
 #include "core/num.h"
-#include "model/optimizers.h"
+#include "model/plan/optimizers.h"
 
 static struct arena a;
 static struct plan plan;

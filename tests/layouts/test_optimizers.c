@@ -1,7 +1,7 @@
-/* The rows of the optimizers (model/optimizers.h): each is complete, and Lion's and NorMuon's
+/* The rows of the optimizers (model/plan/optimizers.h): each is complete, and Lion's and NorMuon's
  * FLOPs, states and bytes are those that a hand counts on a layer of seven matrices. The others'
  * are in test_lower.c and test_resident.c. */
-#include "model/optimizers.h"
+#include "model/plan/optimizers.h"
 #include "tests/layouts/plans.h"
 
 static struct arena a;

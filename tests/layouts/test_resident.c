@@ -1,6 +1,6 @@
 /* Bytes that a rank holds, against formulas that frameworks and users published (each with its source): which bytes a
  * parameter has is said by a precision's name, what of them is cut by the layout. */
-#include "model/precision.h"
+#include "model/plan/precision.h"
 #include "layouts/step.h"
 #include "tests/layouts/plans.h"
 

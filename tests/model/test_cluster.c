@@ -1,8 +1,8 @@
 /* Bundled clusters, the round trip through their file form, and every refusal with its words. */
-#include "model/cluster.h"
+#include "model/cluster/cluster.h"
 #include "tests/suite.h"
 
-#include "model/bundled.h"
+#include "model/cluster/bundled.h"
 
 #include <math.h>
 #include <stdio.h>

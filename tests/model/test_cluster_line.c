@@ -1,5 +1,5 @@
 /* The one-line form of clusters: what each key changes, what stays, and every refusal. */
-#include "model/cluster.h"
+#include "model/cluster/cluster.h"
 #include "tests/suite.h"
 
 #include <string.h>

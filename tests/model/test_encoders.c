@@ -1,5 +1,5 @@
 /* Encoders, and encoders with a decoder: what their units compute, and of how many tokens, by hand. */
-#include "model/graph.h"
+#include "model/graph/graph.h"
 #include "tests/model/families.h"
 #include "tests/suite.h"
 

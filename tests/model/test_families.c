@@ -2,7 +2,8 @@
  * the graph against the tensors: each used once, and FLOPs that follow from them alone. */
 #include "core/num.h"
 #include "core/strbuf.h"
-#include "model/graph.h"
+#include "model/graph/graph.h"
+#include "model/plan/model_load.h"
 #include "tests/model/families.h"
 #include "tests/suite.h"
 

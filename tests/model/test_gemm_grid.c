@@ -1,7 +1,7 @@
 /* Grids of measured products: reading, refusals, corners by hand, and the bundled ones. */
-#include "model/gemm_grid.h"
+#include "model/cluster/gemm_grid.h"
 
-#include "model/bundled.h"
+#include "model/cluster/bundled.h"
 #include "tests/suite.h"
 
 #include <string.h>

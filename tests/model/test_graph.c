@@ -1,5 +1,6 @@
 /* The graph of a unit against its tensors, and FLOPs and activations against hand counts. */
-#include "model/graph.h"
+#include "model/graph/graph.h"
+#include "model/plan/model_load.h"
 #include "tests/suite.h"
 
 #include <string.h>

@@ -1,5 +1,6 @@
 /* Counts by hand: embedding V*H, a layer of Llama's q + k + v + o + 3*H*F + 2*H, final norm H, head V*H. */
-#include "model/model.h"
+#include "model/plan/model_load.h"
+#include "model/tensors/model.h"
 #include "tests/suite.h"
 
 #include <string.h>

@@ -1,5 +1,6 @@
 /* The one-line form: totals from closed forms, and what it refuses. */
-#include "model/model.h"
+#include "model/plan/model_load.h"
+#include "model/tensors/model.h"
 #include "tests/suite.h"
 
 #include <string.h>

@@ -4,7 +4,8 @@
  * The counts are of parameters: no buffers (rotary frequencies, causal masks), and a tied head once. Where a public
  * total differs for these reasons, the excess is below and must be exactly that. */
 #include "core/json.h"
-#include "model/tensors.h"
+#include "model/plan/model_load.h"
+#include "model/tensors/tensors.h"
 #include "tests/model/families.h"
 
 #include <stdio.h>

@@ -1,4 +1,5 @@
 /* Plan files: written, read back, lowered to the same program; placed from the file alone; refused when they lie. */
+#include "model/plan/model_load.h"
 #include "planner/planner.h"
 #include "tests/layouts/plans.h"
 #include "tests/layouts/program_text.h"

@@ -1,7 +1,7 @@
 /* The walker on programs written by hand, its order written out; and every refusal of program_check(), one fault a
  * test row. */
 #include "core/strbuf.h"
-#include "model/program.h"
+#include "model/program/program.h"
 #include "tests/suite.h"
 
 #include <string.h>

@@ -1,9 +1,10 @@
 /* Models from lists of tensors: headers, indices, plain lists. The families' configs make the lists, so that both ways to
  * a model are held against each other. */
 #include "core/file.h"
-#include "model/graph.h"
-#include "model/plan_json.h"
-#include "model/tensors.h"
+#include "model/graph/graph.h"
+#include "model/plan/model_load.h"
+#include "model/plan/plan_json.h"
+#include "model/tensors/tensors.h"
 #include "tests/model/families.h"
 #include "tests/suite.h"
 

@@ -1,5 +1,5 @@
 /* Topology files: both XML forms and nvidia-smi's matrix as the same cluster, each finding with its line, each refusal. */
-#include "model/topology.h"
+#include "model/cluster/topology.h"
 #include "tests/suite.h"
 
 #include <stdio.h>

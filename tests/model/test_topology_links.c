@@ -1,5 +1,5 @@
 /* Which GPUs NVLink joins: matrices by hand, as nvidia-smi topo -m prints them, and NCCL's XML. */
-#include "model/topology.h"
+#include "model/cluster/topology.h"
 #include "tests/suite.h"
 
 #include <string.h>

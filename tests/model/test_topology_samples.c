@@ -1,5 +1,5 @@
 /* The published topology files of clouds, where ../shared has them: what each says, and that its cluster agrees. */
-#include "model/topology.h"
+#include "model/cluster/topology.h"
 #include "tests/suite.h"
 
 #include <stdio.h>

@@ -5,8 +5,8 @@
  * the header, a rank's share between nodes being sent/g of the g members on its node, rounded up. That rule is itself
  * held against the edges: what a node's members send out together is the crossing edge, up to the rounding. */
 #include "core/num.h"
-#include "model/segment_algo.h"
-#include "model/traffic.h"
+#include "model/plan/segment_algo.h"
+#include "model/program/traffic.h"
 #include "tests/suite.h"
 
 #include <string.h>

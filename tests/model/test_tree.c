@@ -1,6 +1,6 @@
 /* The trees against what their definition promises, on every shape of up to 64 places; the closed counting of bytes
  * against a walk along all edges. */
-#include "model/tree.h"
+#include "model/program/tree.h"
 #include "tests/suite.h"
 
 #include <string.h>

@@ -2,6 +2,7 @@
  * kernels, with which it shares HBM and SMs. Random jobs on bundled clusters, one rate raised at a time. */
 #include "cli/evaluate.h"
 #include "core/num.h"
+#include "model/plan/model_load.h"
 #include "planner/planner.h"
 #include "tests/suite.h"
 

@@ -8,7 +8,7 @@
 #include "cli/step_band.h"
 #include "core/strbuf.h"
 #include "exec/run.h"
-#include "model/optimizers.h"
+#include "model/plan/optimizers.h"
 #include "planner/planner.h"
 #include "sim/sim.h"
 #include "tests/layouts/plans.h"

@@ -1,0 +1,81 @@
+/* model/plan/plan.h - a plan: model, cluster and job as resolved, and where every tensor lives. docs/PLAN.md describes the
+ * file. Same input, same bytes: no time, no argv inside. */
+#ifndef BALLAST_MODEL_PLAN_PLAN_H
+#define BALLAST_MODEL_PLAN_PLAN_H
+
+#include "model/cluster/cluster.h"
+#include "model/plan/job.h"
+#include "model/tensors/model.h"
+
+#include "core/json.h"
+
+/* How a tensor is cut over the ranks of a factor. */
+enum place_rule {
+    PLACE_REPLICATED,
+    PLACE_CHUNK, /* ceil(rows/G) rows each along dim 0, as FSDP2 */
+    PLACE_FLAT,  /* equal slices of the flat concatenation of all tensors, as ZeRO-1 */
+    PLACE_OWNER, /* whole, on `owner` */
+};
+const char *place_rule_name(enum place_rule r);
+
+struct placement {
+    enum place_rule rule;
+    uint32_t owner;  /* PLACE_OWNER: a place in the shard group; rank r is in place r mod G */
+    uint64_t offset; /* bytes, of the tensor in its unit's buffer (parameter dtype) */
+};
+
+/* Sharding factor: (ranks in a node) x (nodes). 1 x 1 is replicated. */
+struct factor {
+    uint32_t in_node, nodes;
+};
+
+/* What the matrix optimizer does where its matrices are cut. */
+#define STRATEGIES(X)                                                                              \
+    X(STRATEGY_REPLICATED, "")             /* every rank updates every matrix (ddp) */             \
+    X(STRATEGY_STOCK, "stock")             /* DTensor products on shards */                        \
+    X(STRATEGY_GATHER, "gather")           /* gather a matrix, update it everywhere */             \
+    X(STRATEGY_GATHER_ONCE, "gather-once") /* all matrices at once */                              \
+    X(STRATEGY_ALLTOALL, "alltoall")       /* W matrices at a time, one a rank */                  \
+    X(STRATEGY_OWNER, "owner")             /* whole on one rank */
+#define STRATEGY_ENUM(s, name) s,
+enum strategy { STRATEGIES(STRATEGY_ENUM) STRATEGY_N };
+#undef STRATEGY_ENUM
+
+struct plan {
+    struct model model;
+    struct cluster cluster;
+    struct job job;
+    const char *layout;      /* base name: "zero3" */
+    const char *layout_full; /* canonical: "zero3+owner" */
+    enum strategy strategy;
+    uint32_t world;
+    struct factor params, grads, states;
+    struct placement *
+        place; /* [n_tensors]: of the state; parameters and gradients follow it where their factors > 1 */
+    /* how it was solved */
+    const char *solver;
+    uint64_t flops_max, bytes_max, bound;
+    double flops_mean, bytes_mean, gap_percent;
+    bool optimal, reproducible, over_capacity;
+    uint64_t *load_flops,
+        *load_bytes; /* [world]; bytes: parameters, gradients, states, master resident on the rank */
+    double solve_ms; /* for the summary only, not in the file */
+};
+
+/* G: ranks that share one copy of what is cut, neighbours; world / G groups hold the same. */
+uint32_t plan_shards(const struct plan *p);
+
+/* Do owners' updates travel as the framework sends them? Known is that only where each rank needs all of them after the step. */
+bool plan_gathers_as_framework(const struct plan *p);
+/* Is it a layout of owners where each rank needs all updates after the step? */
+bool plan_sends_updates(const struct plan *p);
+
+/* The plan file as a tree; loads must be filled. */
+cJSON *plan_to_json(const struct plan *p);
+/* Strict: unknown keys, values out of range and sums that do not hold are refused, naming file and key. Everything but
+ * solve_ms comes back. Rules and loads that need a layout's knowledge: layout_check(). */
+int plan_from_json(const char *text, size_t len, const char *file, struct arena *a, struct plan *p,
+                   struct err *e);
+int plan_load(const char *path, struct arena *a, struct plan *p, struct err *e);
+
+#endif

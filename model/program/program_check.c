@@ -1,0 +1,254 @@
+/* What must hold of any program. program_builder_finish() runs it, so that walkers and simulators index freely. */
+#include "model/program/program.h"
+
+#include <string.h>
+
+#define BAD(...) return err_set(e, ERR_INVALID, __VA_ARGS__)
+
+static int check_roles(const struct program *p, struct err *e)
+{
+    uint64_t ranks = 0, ops = 0;
+
+    for (uint32_t i = 0; i < p->n_roles; i++) {
+        const struct role *r = &p->roles[i];
+        uint64_t last = r->first_rank + (uint64_t)(r->n_ranks - 1) * r->rank_stride;
+
+        if (!r->n_ranks || !r->rank_stride || last >= p->world)
+            BAD("role '%s' has ranks %u + %u x %u of %u", r->name, r->first_rank, r->n_ranks,
+                r->rank_stride, p->world);
+        if (r->first_op != ops || r->n_ops > p->n_ops - r->first_op)
+            BAD("role '%s' has ops %u+%u of %u, expected from %llu on", r->name, r->first_op,
+                r->n_ops, p->n_ops, (unsigned long long)ops);
+        ops += r->n_ops;
+        ranks += r->n_ranks;
+    }
+    if (ops != p->n_ops)
+        BAD("the roles run %llu of %u ops", (unsigned long long)ops, p->n_ops);
+    for (uint32_t k = 0; k < p->world && ranks; k++)
+        if (!program_role(p, k))
+            BAD("rank %u has no role", k);
+    if (ranks != p->world)
+        BAD("the roles have %llu ranks, the world %u", (unsigned long long)ranks, p->world);
+    return 0;
+}
+
+/* Axes from the finest to the coarsest, each a whole multiple of the one before: then every rank is in one group. */
+static int check_group(const struct program *p, const struct group *g, struct err *e)
+{
+    uint64_t members = 1, step = 1;
+
+    if (g->members)
+        BAD("group '%s' is a list of ranks, expected axes", g->name);
+    if (g->n_axes < 1 || g->n_axes > 3)
+        BAD("group '%s' has %u axes, expected 1 to 3", g->name, g->n_axes);
+    for (uint32_t k = 0; k < g->n_axes; k++) {
+        if (!g->size[k] || !g->stride[k] || g->stride[k] % step)
+            BAD("group '%s': axis %u is %u with stride %u, expected strides that are multiples of "
+                "%llu",
+                g->name, k, g->size[k], g->stride[k], (unsigned long long)step);
+        step = (uint64_t)g->size[k] * g->stride[k];
+        members *= g->size[k];
+    }
+    if (p->world % step)
+        BAD("group '%s' shares out %llu ranks, the world has %u", g->name, (unsigned long long)step,
+            p->world);
+    if (members != g->n_members)
+        BAD("group '%s' says %u members, its axes make %llu", g->name, g->n_members,
+            (unsigned long long)members);
+    return 0;
+}
+
+static int check_loop(const struct program *p, uint32_t i, struct err *e)
+{
+    const struct loop *l = &p->loops[i];
+    uint32_t most = l->kind == LOOP_MICRO ? p->n_micro : p->model ? p->model->n_units : 0;
+
+    if (!l->n_ops || l->first_op >= p->n_ops || l->n_ops > p->n_ops - l->first_op)
+        BAD("loop %u holds ops %u+%u of %u", i, l->first_op, l->n_ops, p->n_ops);
+    if (l->parent != PROGRAM_NONE) {
+        const struct loop *out = &p->loops[l->parent < i ? l->parent : 0];
+
+        if (l->parent >= i || l->first_op < out->first_op ||
+            l->first_op + l->n_ops > out->first_op + out->n_ops)
+            BAD("loop %u leaves its parent", i);
+        for (uint32_t up = l->parent; up != PROGRAM_NONE; up = p->loops[up].parent)
+            if (p->loops[up].kind == l->kind)
+                BAD("loop %u counts what loop %u around it counts", i, up);
+    }
+    if (l->kind == LOOP_ITEM) {
+        if (l->work >= p->n_work_tables)
+            BAD("loop %u walks work table %u of %u", i, l->work, p->n_work_tables);
+        return 0;
+    }
+    for (uint32_t k = 0; l->list && k < l->n_list; k++)
+        if (l->list[k] >= most)
+            BAD("loop %u lists %u of %u", i, l->list[k], most);
+    if (!l->list && (l->begin > l->end || l->end > most))
+        BAD("loop %u runs from %u to %u of %u", i, l->begin, l->end, most);
+    return 0;
+}
+
+/* The ops of a loop's range are in it or in a loop inside it, and no others are. */
+static int check_nesting(const struct program *p, const struct op *o, struct err *e)
+{
+    if (o->loop != PROGRAM_NONE && o->loop >= p->n_loops)
+        BAD("op '%s' is in loop %u of %u", o->name, o->loop, p->n_loops);
+    for (uint32_t i = 0; i < p->n_loops; i++) {
+        const struct loop *l = &p->loops[i];
+        bool inside = o->id >= l->first_op && o->id - l->first_op < l->n_ops, named = false;
+
+        for (uint32_t k = o->loop; k != PROGRAM_NONE && !named; k = p->loops[k].parent)
+            named = k == i;
+        if (inside != named)
+            BAD("op '%s' %s loop %u, but its own loop says otherwise", o->name,
+                inside ? "stands in" : "stands outside", i);
+    }
+    return 0;
+}
+
+static int check_collective(const struct program *p, const struct op *o, struct err *e)
+{
+    const struct collective *c = &o->coll;
+    bool segments = c->kind == COLL_SEGMENT_GATHER || c->kind == COLL_SEGMENT_REDUCE;
+
+    if (c->group >= p->n_groups)
+        BAD("op '%s' has no group", o->name);
+    if (c->rooted && c->kind != COLL_ALL_REDUCE)
+        BAD("op '%s' is a %s of what places root, expected an all_reduce", o->name,
+            coll_kind_name(c->kind));
+    if ((segments || c->rooted) && c->table >= p->n_segment_tables)
+        BAD("op '%s' uses segment table %u of %u", o->name, c->table, p->n_segment_tables);
+    if (c->item_bytes && !op_in_loop(p, o, LOOP_ITEM))
+        BAD("op '%s' moves bytes by item, but is in no loop over items", o->name);
+    if ((c->kind == COLL_SEND || c->kind == COLL_RECV) && c->peer_op >= p->n_ops)
+        BAD("op '%s' has no peer", o->name);
+    for (uint32_t i = 0; segments && i < p->segment_tables[c->table].n_units; i++) {
+        const struct segment_table *t = &p->segment_tables[c->table];
+
+        for (uint32_t k = t->start[i]; k < t->start[i + 1]; k++) {
+            const struct segment *s = &t->segments[k];
+            uint32_t n = p->groups[c->group].n_members;
+
+            if (s->to_first > n || s->to_n > n - s->to_first || s->root < s->to_first ||
+                s->root - s->to_first >= s->to_n || s->bytes == 0)
+                BAD("op '%s': segment %u of unit %u: %llu bytes, root %u, range %u+%u of %u",
+                    o->name, k, i, (unsigned long long)s->bytes, s->root, s->to_first, s->to_n, n);
+        }
+    }
+    return 0;
+}
+
+static int check_op(const struct program *p, const struct op *o, struct err *e)
+{
+    if (check_nesting(p, o, e))
+        return -1;
+    for (uint32_t i = 0; i < o->n_waits; i++)
+        if (o->waits[i].op >= p->n_ops)
+            BAD("op '%s' waits for op %u of %u", o->name, o->waits[i].op, p->n_ops);
+    for (uint32_t i = 0; i < o->n_operands; i++)
+        if (o->operands[i].buffer >= p->n_buffers)
+            BAD("op '%s' uses buffer %u of %u", o->name, o->operands[i].buffer, p->n_buffers);
+    for (uint32_t i = 0; i < o->n_lives; i++) {
+        uint32_t b = o->lives[i].buffer;
+
+        if (b >= p->n_buffers)
+            BAD("op '%s' %s buffer %u of %u", o->name,
+                o->lives[i].release ? "releases" : "reserves", b, p->n_buffers);
+        if (p->buffers[b].rule == SIZE_BY_ITEM && !op_in_loop(p, o, LOOP_ITEM))
+            BAD("op '%s' holds '%s' by item, but is in no loop over items", o->name,
+                p->buffers[b].name);
+    }
+    if (o->by_item && !op_in_loop(p, o, LOOP_ITEM))
+        BAD("op '%s' works by item, but is in no loop over items", o->name);
+    return o->kind == OP_COLLECTIVE ? check_collective(p, o, e) : 0;
+}
+
+static int check_names(const struct program *p, struct err *e)
+{
+    for (uint32_t i = 0; i < p->n_ops; i++) {
+        if (p->ops[i].id != i)
+            BAD("op %u has id %u", i, p->ops[i].id);
+        for (uint32_t k = 0; k < i; k++)
+            if (!strcmp(p->ops[i].name, p->ops[k].name))
+                BAD("ops %u and %u are both called '%s'", k, i, p->ops[i].name);
+    }
+    return 0;
+}
+
+static int check_tables(const struct program *p, struct err *e)
+{
+    uint32_t units = p->model ? p->model->n_units : 1;
+
+    for (uint32_t i = 0; i < p->n_segment_tables; i++) {
+        const struct segment_table *t = &p->segment_tables[i];
+
+        if (t->n_units != 1 && t->n_units != units)
+            BAD("segment table %u has %u rows, expected 1 or %u", i, t->n_units, units);
+        for (uint32_t u = 0; u < t->n_units; u++)
+            for (uint32_t k = t->start[u]; k < t->start[u + 1]; k++)
+                if (k > t->start[u] && /* in the one row of a step: by tensor */
+                    (t->n_units > 1 || t->segments[k].tensor == t->segments[k - 1].tensor) &&
+                    t->segments[k].offset < t->segments[k - 1].offset + t->segments[k - 1].bytes)
+                    BAD("segment table %u: segments %u and %u of unit %u overlap", i, k - 1, k, u);
+    }
+    for (uint32_t i = 0; i < p->n_work_tables; i++) {
+        const struct work_table *w = &p->work_tables[i];
+
+        for (uint32_t r = 0; w->start && r < p->world; r++)
+            if (w->start[r] > w->start[r + 1])
+                BAD("work table %u: rank %u has items %u to %u", i, r, w->start[r],
+                    w->start[r + 1]);
+        for (uint32_t k = 0; w->start && k < w->start[p->world]; k++)
+            if (w->list[k] >= w->n_items)
+                BAD("work table %u lists item %u of %u", i, w->list[k], w->n_items);
+    }
+    return 0;
+}
+
+/* A buffer's size where it is needed, and its life. */
+static int check_buffer(const struct program *p, uint32_t v, struct err *e)
+{
+    const struct buffer *b = &p->buffers[v];
+    uint32_t reserved = 0, released = 0;
+
+    if (b->persistent != (b->rule == SIZE_BY_RANK))
+        BAD("buffer '%s' is %s, but its size is %sby rank", b->name,
+            b->persistent ? "persistent" : "transient", b->rule == SIZE_BY_RANK ? "" : "not ");
+    if ((b->rule == SIZE_BY_UNIT && !b->unit_bytes) ||
+        (b->rule == SIZE_BY_ITEM && !b->item_bytes) ||
+        (b->rule == SIZE_SEGMENTS && b->table >= p->n_segment_tables))
+        BAD("buffer '%s' has no table of its sizes", b->name);
+    for (uint32_t i = 0; i < p->n_ops; i++)
+        for (uint32_t k = 0; k < p->ops[i].n_lives; k++)
+            if (p->ops[i].lives[k].buffer == v) {
+                reserved += !p->ops[i].lives[k].release;
+                released += p->ops[i].lives[k].release;
+            }
+    if (b->persistent ? reserved || released : !reserved || !released)
+        BAD("buffer '%s' is %s but reserved by %u and released by %u ops", b->name,
+            b->persistent ? "persistent" : "transient", reserved, released);
+    return 0;
+}
+
+int program_check(const struct program *p, struct err *e)
+{
+    if (!p->world || !p->gpus_per_node || !p->n_micro)
+        BAD("%u ranks, %u a node, %u micro-batches", p->world, p->gpus_per_node, p->n_micro);
+    if (p->shards && p->world % p->shards)
+        BAD("%u ranks in groups of %u", p->world, p->shards);
+    if (check_roles(p, e) || check_names(p, e) || check_tables(p, e))
+        return -1;
+    for (uint32_t i = 0; i < p->n_groups; i++)
+        if (check_group(p, &p->groups[i], e))
+            return -1;
+    for (uint32_t i = 0; i < p->n_loops; i++)
+        if (check_loop(p, i, e))
+            return -1;
+    for (uint32_t i = 0; i < p->n_ops; i++)
+        if (check_op(p, &p->ops[i], e))
+            return -1;
+    for (uint32_t i = 0; i < p->n_buffers; i++)
+        if (check_buffer(p, i, e))
+            return -1;
+    return 0;
+}
