@@ -5,6 +5,7 @@
 #include "cli/output.h"
 #include "core/units.h"
 #include "model/plan/optimizers.h"
+#include "model/plan/placement.h"
 #include "planner/planner.h"
 
 #include <math.h>
@@ -122,7 +123,7 @@ static int write_plan(const struct plan *plan, const char *path, struct err *e)
 static void explain_idle(const struct plan *plan, struct strbuf *out)
 {
     strbuf_printf(out, "\n%u of %u ranks update no matrix", evaluate_idle_ranks(plan), plan->world);
-    if (plan_shards(plan) > plan->model.matrix_tensors)
+    if (placement_parts(plan, STATE) > plan->model.matrix_tensors)
         strbuf_printf(out,
                       ": there are only %u. Fewer ranks, or replicas of a smaller group, would use "
                       "them all.\n",

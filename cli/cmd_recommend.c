@@ -85,7 +85,7 @@ static bool too_big(const struct plan *plan, uint64_t *least, struct err *e)
         for (uint32_t i = 0; i < p.model.n_tensors; i++)
             if (p.place[i].rule == PLACE_OWNER)
                 owned += layout_resident_bytes(&p, &p.model.tensors[i]);
-        sum = layout_base_bytes(&p) + owned / plan_shards(&p);
+        sum = layout_base_bytes(&p) + owned / placement_parts(&p, STATE);
     }
     arena_release(&a);
     *least = sum > p.cluster.device.memory_bytes ? sum : 0;

@@ -389,7 +389,7 @@ static const double FULL = 1.05, EMPTY = 0.5;
 void evaluate_say_uneven(const struct plan *plan, struct strbuf *out)
 {
     struct layout_held held = layout_held(plan);
-    uint32_t shards = plan_shards(plan);
+    uint32_t shards = placement_parts(plan, STATE);
 
     if ((double)held.most <= FULL * held.mean && (double)held.least >= EMPTY * held.mean)
         return;

@@ -174,7 +174,7 @@ static void try_layouts(struct search *s)
 static void try_groups(struct search *s)
 {
     const struct plan *base = s->out->base->plan;
-    uint32_t g = plan_shards(base), to[2] = {2 * g, g / 2};
+    uint32_t g = placement_parts(base, STATE), to[2] = {2 * g, g / 2};
 
     if (!layout_has_groups(layout_find(base->layout), base->job.optimizer))
         return;

@@ -32,7 +32,8 @@ static int read_one(const char *text, size_t len, struct factor *f)
 
 static int compare(const struct opts *o, const struct plan *plan, const char *text, struct err *e)
 {
-    const struct factor has[N_KEYS] = {plan->params, plan->grads, plan->states};
+    const struct factor has[N_KEYS] = {plan->factor[PARAM], plan->factor[GRAD],
+                                       plan->factor[STATE]};
     bool seen[N_KEYS] = {false};
 
     for (const char *at = text;; at++) {

@@ -52,7 +52,7 @@ static uint64_t allowed_ulp(const struct plan *plan, uint32_t steps)
     const struct job *j = &plan->job;
     int own = fraction_bits(j->param_dtype), least = own;
 
-    if (plan->strategy != STRATEGY_STOCK || plan_shards(plan) == 1)
+    if (plan->strategy != STRATEGY_STOCK || placement_parts(plan, STATE) == 1)
         return 0;
     least = fraction_bits(j->grad_dtype) < least ? fraction_bits(j->grad_dtype) : least;
     least = fraction_bits(j->state_dtype) < least ? fraction_bits(j->state_dtype) : least;
@@ -260,16 +260,6 @@ static bool reduces_every_micro(const struct program *p)
     return false;
 }
 
-/* Does the program sum gradients inside groups, and then what came out over the groups? */
-static uint32_t reduces_in_groups(const struct program *p)
-{
-    for (uint32_t i = 0; i < p->n_ops; i++)
-        if (p->ops[i].kind == OP_COLLECTIVE && p->ops[i].phase == PHASE_BACKWARD &&
-            p->ops[i].coll.kind == COLL_ALL_REDUCE && p->groups[p->ops[i].coll.group].stride[0] > 1)
-            return p->shards;
-    return p->world;
-}
-
 static int lower_ddp(const struct plan *plan, const struct layout_reference *as, struct arena *a,
                      struct plan **ddp, struct program *p, struct err *e)
 {
@@ -284,6 +274,7 @@ int check_run(const struct plan *plan, struct backend *backend, const struct run
               uint32_t steps, struct arena *a, struct check_result *c, struct err *e)
 {
     struct run_options honest = *o, asked = *o;
+    struct layout_reference as;
     struct training x = {0}, y = {0};
     struct program p, q;
     struct plan *ddp;
@@ -311,9 +302,11 @@ int check_run(const struct plan *plan, struct backend *backend, const struct run
     if (layout_lower(plan, a, &p, e))
         goto out;
     c->every_micro = reduces_every_micro(&p);
-    c->group = reduces_in_groups(&p);
-    if (lower_ddp(plan, &(struct layout_reference){c->every_micro, c->group}, a, &ddp, &q, e) ||
-        start(&x, plan, &p, backend, &asked, steps, a, e) ||
+    as = (struct layout_reference){c->every_micro,
+                                   placement_parts(plan, GRAD) > 1 ? &plan->mesh : NULL};
+    c->group = as.mesh && mesh_size(as.mesh, AXES(AXIS_D3)) > 1 ? placement_parts(plan, GRAD)
+                                                                : plan->world;
+    if (lower_ddp(plan, &as, a, &ddp, &q, e) || start(&x, plan, &p, backend, &asked, steps, a, e) ||
         start(&y, ddp, &q, backend, &honest, steps, a, e))
         goto out;
     for (uint32_t s = 0; s < steps; s++)

@@ -1,6 +1,5 @@
 #include "exec/held.h"
 
-#include "core/num.h"
 #include "layouts/layout.h"
 #include "model/plan/optimizers.h"
 
@@ -18,39 +17,6 @@ static void mark_matrices(struct held *h, const struct program *p)
     }
 }
 
-uint64_t held_slice(const struct program *p)
-{
-    return num_ceil_div(p->model->total_params, program_shards(p));
-}
-
-static void part_of(const struct program *p, uint32_t place, uint32_t i, uint64_t flat,
-                    struct held_tensor *x)
-{
-    const struct tensor *t = &p->model->tensors[i];
-    uint64_t rows = num_ceil_div(t->rows, program_shards(p)), first, slice = held_slice(p), end;
-
-    switch (p->place[i].rule) {
-    case PLACE_REPLICATED:
-        x->n = x->room = t->numel;
-        break;
-    case PLACE_FLAT:
-        first = num_min(num_max(place * slice, flat), flat + t->numel);
-        end = num_min(num_max((place + 1) * slice, flat), flat + t->numel);
-        x->first = first - flat;
-        x->n = x->room = end - first;
-        break;
-    case PLACE_CHUNK:
-        first = num_min(place * rows, t->rows);
-        x->first = first * t->cols;
-        x->n = (num_min(first + rows, t->rows) - first) * t->cols;
-        x->room = rows * t->cols;
-        break;
-    case PLACE_OWNER:
-        x->n = x->room = p->place[i].owner == place ? t->numel : 0;
-        break;
-    }
-}
-
 static uint64_t state_elements(const struct plan *plan, const struct held_tensor *x, uint32_t i)
 {
     const struct tensor *t = &plan->model.tensors[i];
@@ -65,12 +31,10 @@ static uint64_t state_elements(const struct plan *plan, const struct held_tensor
                : 0;
 }
 
-void held_init(struct held *h, const struct plan *plan, const struct program *p, uint32_t place,
+void held_init(struct held *h, const struct plan *plan, const struct program *p, uint32_t rank,
                struct arena *a)
 {
     bool whole = p->known.weights == p->known.params;
-    uint64_t unit_at = 0, flat = 0;
-    uint32_t unit = MODEL_NONE;
 
     *h = (struct held){.t = ARENA_NEW(a, struct held_tensor, p->model->n_tensors)};
     mark_matrices(h, p);
@@ -78,12 +42,14 @@ void held_init(struct held *h, const struct plan *plan, const struct program *p,
         const struct tensor *t = &p->model->tensors[i];
         struct held_tensor *x = &h->t[i];
 
-        unit_at = t->unit == unit ? unit_at : 0;
-        unit = t->unit;
-        part_of(p, place, i, flat, x);
+        const struct extent has = placement_extent(plan, i, STATE, rank);
+
+        x->first = has.first;
+        x->n = has.n;
+        x->room = has.room;
         x->param_whole = whole;
-        x->unit_at = unit_at;
-        x->flat_at = flat;
+        x->unit_at = t->at - plan->model.tensors[plan->model.units[t->unit].first].at;
+        x->flat_at = t->at;
         x->param_at = h->params;
         x->state_at = h->states;
         x->master_at = h->master;
@@ -91,7 +57,5 @@ void held_init(struct held *h, const struct plan *plan, const struct program *p,
         x->n_state = state_elements(plan, x, i);
         h->states += x->n_state;
         h->master += x->room;
-        unit_at += t->numel;
-        flat += t->numel;
     }
 }

@@ -6,7 +6,7 @@
 #ifndef BALLAST_EXEC_HELD_H
 #define BALLAST_EXEC_HELD_H
 
-#include "model/plan/plan.h"
+#include "model/plan/placement.h"
 #include "model/program/program.h"
 
 struct held_tensor {
@@ -29,11 +29,9 @@ struct held {
     uint64_t params, states, master; /* elements in all */
 };
 
-/* For the ranks in one place of their shard groups. State elements as layout_state_bytes() counts them: one a held element for Muon's matrices, two for AdamW;
+/* For one rank. State elements as layout_state_bytes() counts them: one a held element for Muon's matrices, two for AdamW;
  * Shampoo and SOAP keep what kernel_*_state() says of the whole matrix. Cost: tensors. */
-void held_init(struct held *h, const struct plan *plan, const struct program *p, uint32_t place,
+void held_init(struct held *h, const struct plan *plan, const struct program *p, uint32_t rank,
                struct arena *a);
-/* Elements of a flat slice: place k holds [k*slice, (k+1)*slice) of the concatenation of all tensors. */
-uint64_t held_slice(const struct program *p);
 
 #endif

@@ -51,7 +51,7 @@ static void copy_rows(struct exec_run *r, const struct chunks *c, uint32_t place
 
     for (uint32_t i = u->first; i < u->first + u->n; i++) {
         const struct tensor *t = &r->p->model->tensors[i];
-        uint64_t rows = num_ceil_div(t->rows, program_shards(r->p));
+        uint64_t rows = placement_rows(r->plan, t, STATE);
         uint64_t first = num_min(place * rows, t->rows);
         uint64_t n = (num_min(first + rows, t->rows) - first) * t->cols * c->size;
         char *whole;
@@ -166,7 +166,7 @@ static void gather_slices(struct exec_run *r, const struct op *o, const struct i
 {
     size_t size = dtype_bytes(o->coll.wire, 1);
     uint64_t n = run_group(r, o)->n, all = op_coll_bytes(r->p, o, i) / size;
-    uint64_t slice = held_slice(r->p);
+    uint64_t slice = placement_slice(r->plan, STATE);
     uint64_t piece = o->coll.piece_bytes && o->coll.piece_bytes < all * size
                          ? num_max(o->coll.piece_bytes / size, 1)
                          : all;

@@ -72,7 +72,7 @@ static uint64_t matrix_room(const struct exec_run *r, const struct op *o, uint32
 {
     uint32_t t = r->p->work_tables[r->p->loops[o->loop].work].items[item].tensor;
 
-    return dtype_bytes(run_travel(r), num_max(r->held.t[t].room * program_shards(r->p),
+    return dtype_bytes(run_travel(r), num_max(r->held.t[t].room * placement_parts(r->plan, STATE),
                                               r->p->model->tensors[t].numel));
 }
 
@@ -582,7 +582,7 @@ int exec_init(struct exec_run *r, const struct plan *plan, const struct program 
                        b->t->size);
     if (exec_job(j, e) || graph_trains(&plan->model, j->seq_len, e))
         return -1;
-    r->place = program_place(p, b->t->rank);
+    r->place = placement_index(plan, STATE, b->t->rank);
     held_init(&r->held, plan, p, r->place, &r->arena);
     r->graphs = ARENA_NEW(&r->arena, struct unit_graph, p->model->n_classes);
     for (uint32_t c = 0; c < p->model->n_classes; c++)

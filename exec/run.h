@@ -12,7 +12,7 @@
 #include "exec/backend.h"
 #include "exec/held.h"
 #include "exec/tokens.h"
-#include "model/plan/plan.h"
+#include "model/plan/placement.h"
 
 /* A live instance of a buffer. */
 struct run_buffer {
@@ -100,7 +100,7 @@ struct exec_run {
     uint64_t step;             /* from 1 */
     uint64_t bucket_end;       /* flat element where the next reduction bucket ends */
     uint32_t last_forward;     /* the mark that ends a unit's forward */
-    uint32_t place;            /* program_place() of this rank */
+    uint32_t place;            /* the number of the part of the states that this rank has */
     struct coll_group *groups; /* [n_groups] this rank's of each family, in arena */
     double *
         norms; /* [n_tensors] |momentum|^2 of whole matrices; owned, the backend's; NULL: not Muon */

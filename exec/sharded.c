@@ -124,7 +124,7 @@ static void find_gathers(struct sharded *s, const struct op *o)
 
 void run_sharded(struct exec_run *r, const struct op *o, const struct instance *i)
 {
-    uint32_t t = run_item(r, o, i), w = program_shards(r->p);
+    uint32_t t = run_item(r, o, i), w = placement_parts(r->plan, STATE);
     const struct tensor *x = &r->p->model->tensors[t];
     struct kernel_ns_hyper h = r->o.hyper->ns;
     struct sharded s = {.r = r, .d = run_travel(r), .rows = x->rows, .cols = x->cols};

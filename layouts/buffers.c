@@ -8,38 +8,64 @@
 
 /* ---- resident memory ---- */
 
+/* Bytes that every rank has, and that the holders of a part of the states have beside them. */
 struct resident {
-    uint64_t *owned[4]; /* [world] parameters, states, master */
-    uint64_t every[4];
+    struct lower *l;
+    const struct tensor *t;
+    uint64_t state_bytes; /* of the whole tensor t */
+    bool whole;           /* each holder has all of them */
+    uint64_t params, states, master;
+    uint64_t *own_params, *own_states, *own_master; /* [shards] */
 };
+
+static uint64_t master_bytes(const struct lower *l, uint64_t elements)
+{
+    return l->j->master_weights ? dtype_bytes(DTYPE_FP32, elements) : 0;
+}
+
+static void add_part(void *ctx, const struct placement_run *run)
+{
+    struct resident *x = ctx;
+
+    for (uint32_t k = run->part; k < run->part + run->n; k++) {
+        x->own_states[k] +=
+            x->whole ? x->state_bytes : layout_share(x->state_bytes, run->each, x->t->numel);
+        x->own_master[k] += master_bytes(x->l, run->each);
+        if (placement_parts(x->l->plan, PARAM) > 1)
+            x->own_params[k] += dtype_bytes(x->l->j->param_dtype, run->each);
+    }
+}
+
+/* Replicated, or cut by rows: padded to the same on every rank. */
+static void add_every(struct resident *x)
+{
+    const struct plan *plan = x->l->plan;
+    uint64_t rows = x->t->rows, param_rows = rows, s = x->state_bytes;
+
+    if (plan->place[x->t - plan->model.tensors].rule == PLACE_CHUNK) {
+        rows = placement_rows(plan, x->t, STATE);
+        param_rows = placement_rows(plan, x->t, PARAM);
+        s = x->whole ? s : num_ceil_div(s * rows, x->t->rows);
+    }
+    x->states += s;
+    x->master += master_bytes(x->l, rows * x->t->cols);
+    x->params += dtype_bytes(x->l->j->param_dtype, param_rows * x->t->cols);
+}
 
 /* What a rank in the middle has is taken for all: most flat slices hold matrices alone, most ranks of few owners nothing. */
 static struct rank_table resident_table(struct lower *l, uint64_t every, const uint64_t *owned)
 {
     struct rank_value *v = ARENA_NEW(l->a, struct rank_value, l->n);
-    struct rank_table t = {.every = every + owned[l->n / 2], .only = v};
+    struct rank_table t = {.every = every + owned[placement_index(l->plan, STATE, l->n / 2)],
+                           .only = v};
 
-    for (uint32_t r = 0; r < l->n; r++)
-        if (every + owned[r] != t.every)
-            v[t.n_only++] = (struct rank_value){r, every + owned[r]};
-    return t;
-}
+    for (uint32_t r = 0; r < l->n; r++) {
+        uint64_t bytes = every + owned[placement_index(l->plan, STATE, r)];
 
-/* A flat slice holds the states of its elements, or (`whole`) of all matrices that it has a part of. */
-static void slice_states(struct lower *l, uint64_t at, uint64_t numel, uint64_t bytes, bool whole,
-                         uint64_t *states, uint64_t *master)
-{
-    uint64_t slice = part_slice(l->plan), end = at + numel;
-
-    while (at < end) {
-        uint64_t r = at / slice, n = num_min(end, (r + 1) * slice) - at;
-
-        for (uint64_t copy = r; copy < l->n; copy += l->shards) {
-            states[copy] += whole ? bytes : layout_share(bytes, n, numel);
-            master[copy] += l->j->master_weights ? dtype_bytes(DTYPE_FP32, n) : 0;
-        }
-        at += n;
+        if (bytes != t.every)
+            v[t.n_only++] = (struct rank_value){r, bytes};
     }
+    return t;
 }
 
 static void resident_buffer(struct lower *l, const char *name, enum mem_part part, enum dtype d,
@@ -54,49 +80,31 @@ static void resident_buffer(struct lower *l, const char *name, enum mem_part par
 
 void lower_resident(struct lower *l)
 {
-    const struct plan *plan = l->plan;
     const struct job *j = l->j;
-    uint64_t params = 0, states = 0, master = 0, flat = 0, numel;
-    uint64_t *own_params = ARENA_NEW(l->a, uint64_t, l->n),
-             *own_states = ARENA_NEW(l->a, uint64_t, l->n);
-    uint64_t *own_master = ARENA_NEW(l->a, uint64_t, l->n), *none = ARENA_NEW(l->a, uint64_t, l->n);
+    struct resident x = {.l = l,
+                         .own_params = ARENA_NEW(l->a, uint64_t, l->shards),
+                         .own_states = ARENA_NEW(l->a, uint64_t, l->shards),
+                         .own_master = ARENA_NEW(l->a, uint64_t, l->shards)};
+    uint64_t *none = ARENA_NEW(l->a, uint64_t, l->shards);
 
     for (uint32_t i = 0; i < l->m->n_tensors; i++) {
-        const struct tensor *t = &l->m->tensors[i];
-        uint64_t s = layout_state_bytes(j, t), chunk = num_ceil_div(t->rows, l->shards);
+        enum place_rule rule = l->plan->place[i].rule;
 
-        numel = t->numel;
-        switch (plan->place[i].rule) {
-        case PLACE_REPLICATED:
-            break;
-        case PLACE_FLAT:
-            slice_states(l, flat, numel, s, layout_state_is_whole(plan, t), own_states, own_master);
-            flat += numel;
-            continue;
-        case PLACE_CHUNK: /* padded rows */
-            numel = chunk * t->cols;
-            if (!layout_state_is_whole(plan, t))
-                s = num_ceil_div(s * chunk, t->rows);
-            break;
-        case PLACE_OWNER:
-            for (uint32_t r = plan->place[i].owner; r < l->n; r += l->shards) {
-                own_states[r] += s;
-                own_master[r] += j->master_weights ? dtype_bytes(DTYPE_FP32, numel) : 0;
-                own_params[r] += l->move.gather ? dtype_bytes(j->param_dtype, numel) : 0;
-            }
-            continue;
-        }
-        states += s;
-        master += j->master_weights ? dtype_bytes(DTYPE_FP32, numel) : 0;
-        params += l->move.gather ? dtype_bytes(j->param_dtype, numel) : 0;
+        x.t = &l->m->tensors[i];
+        x.state_bytes = layout_state_bytes(j, x.t);
+        x.whole = layout_state_is_whole(l->plan, x.t);
+        if (rule == PLACE_FLAT || rule == PLACE_OWNER)
+            placement_runs(l->plan, i, STATE, add_part, &x);
+        else
+            add_every(&x);
     }
-    if (!l->move.gather)
-        params = dtype_bytes(j->param_dtype, l->m->total_params);
-    resident_buffer(l, "params", MEM_PARAMS, j->param_dtype, params, own_params, &l->params);
+    if (placement_parts(l->plan, PARAM) == 1)
+        x.params = dtype_bytes(j->param_dtype, l->m->total_params);
+    resident_buffer(l, "params", MEM_PARAMS, j->param_dtype, x.params, x.own_params, &l->params);
     l->weights = l->params;
-    resident_buffer(l, "states", MEM_STATES, j->state_dtype, states, own_states, &l->states);
+    resident_buffer(l, "states", MEM_STATES, j->state_dtype, x.states, x.own_states, &l->states);
     if (j->master_weights)
-        resident_buffer(l, "master", MEM_MASTER, DTYPE_FP32, master, own_master, &l->master);
+        resident_buffer(l, "master", MEM_MASTER, DTYPE_FP32, x.master, x.own_master, &l->master);
     if (l->move.full_grads)
         resident_buffer(l, "grads", MEM_GRADS, j->grad_dtype,
                         dtype_bytes(j->grad_dtype, l->m->total_params), none, &l->grads);

@@ -35,17 +35,23 @@ static uint64_t *unit_bytes(const struct plan *plan, struct arena *a)
 static int lower(const struct plan *plan, const struct layout_reference *as, struct arena *a,
                  struct program *p, struct err *e)
 {
-    bool by_unit = as->every_micro || as->shards < plan->world;
+    bool in_groups = as->mesh && mesh_size(as->mesh, AXES(AXIS_D3)) > 1;
+    bool by_unit = as->every_micro || in_groups;
     struct lower l;
 
     if (lower_begin(&l, plan, a, p, e))
         return -1;
-    lower_groups(&l, as->shards);
+    l.shard = l.world;
+    l.replica = PROGRAM_NONE;
+    if (in_groups) {
+        l.shard = lower_group(&l, as->mesh, AXES(AXIS_D3) - 1, "shards");
+        l.replica = lower_group(&l, as->mesh, AXES(AXIS_D3), "replicas");
+    }
     l.move.full_grads = !as->every_micro;
     l.move.reduce_when = as->every_micro ? WHEN_ALWAYS : WHEN_LAST;
     l.move.reduce_kind = COLL_ALL_REDUCE;
     l.move.reduce_group = l.shard;
-    l.move.replicate = as->shards < plan->world ? STREAM_ALL_REDUCE : STREAM_COMPUTE;
+    l.move.replicate = in_groups ? STREAM_ALL_REDUCE : STREAM_COMPUTE;
     l.move.piece_bytes = by_unit ? 0 : plan->job.bucket_bytes;
     if (by_unit)
         l.move.reduce_bytes = l.move.grad_bytes = unit_bytes(plan, a);
@@ -62,13 +68,13 @@ static int lower(const struct plan *plan, const struct layout_reference *as, str
 
 static int ddp_lower(const struct plan *plan, struct arena *a, struct program *p, struct err *e)
 {
-    return lower(plan, &(struct layout_reference){.shards = plan->world}, a, p, e);
+    return lower(plan, &(struct layout_reference){0}, a, p, e);
 }
 
 int layout_lower_reference(const struct plan *plan, const struct layout_reference *as,
                            struct arena *a, struct program *p, struct err *e)
 {
-    BUG_ON(strcmp(plan->layout, layout_ddp.name) != 0 || !as->shards || plan->world % as->shards);
+    BUG_ON(strcmp(plan->layout, layout_ddp.name) != 0);
     return lower(plan, as, a, p, e);
 }
 

@@ -38,7 +38,7 @@ static int mics_lower(const struct plan *plan, struct arena *a, struct program *
 /* What the ranks in one place send of a shard of so many elements. */
 static uint64_t ring_bytes(const struct plan *plan, uint64_t elements)
 {
-    uint64_t r = plan->world / plan_shards(plan);
+    uint64_t r = plan->world / placement_parts(plan, STATE);
 
     return 2 * (r - 1) * r * dtype_bytes(plan->job.grad_dtype, num_ceil_div(elements, r));
 }
@@ -46,14 +46,14 @@ static uint64_t ring_bytes(const struct plan *plan, uint64_t elements)
 static uint64_t replicated_bytes(const struct plan *plan, uint32_t unit)
 {
     const struct unit *u = &plan->model.units[unit];
-    uint32_t g = plan_shards(plan);
+    uint32_t g = placement_parts(plan, STATE);
     uint64_t sum, *own;
 
     if (g == 1)
         return ring_bytes(plan, u->numel);
     own = MEM_NEW(uint64_t, g);
-    sum = g * ring_bytes(plan, part_chunk_bytes(plan, unit, plan->job.grad_dtype) /
-                                   dtype_bytes(plan->job.grad_dtype, 1) / g);
+    sum = g * ring_bytes(plan, part_chunk_bytes(plan, unit, GRAD, plan->job.grad_dtype) /
+                                   dtype_bytes(plan->job.grad_dtype, 1));
     for (uint32_t i = u->first; i < u->first + u->n; i++)
         if (plan->place[i].rule == PLACE_OWNER)
             own[plan->place[i].owner] += plan->model.tensors[i].numel;

@@ -262,7 +262,7 @@ int layout_place(struct plan *plan, struct arena *a, struct err *e)
     const struct model *m = &plan->model;
     struct factor all, one = {1, 1};
     uint64_t offset = 0;
-    uint32_t unit = MODEL_NONE;
+    uint32_t unit = MODEL_NONE, group;
 
     if (layout_resolve(plan->job.layout, plan->job.optimizer, a, &l, &plan->strategy,
                        &plan->layout_full, e))
@@ -272,11 +272,14 @@ int layout_place(struct plan *plan, struct arena *a, struct err *e)
     drop_unused(plan, l);
     if (layout_groups(l, &plan->job, plan->cluster.gpus_per_node, &plan->job.shard_group, e))
         return -1;
-    all.in_node = (uint32_t)num_min(plan_shards(plan), plan->cluster.gpus_per_node);
-    all.nodes = (uint32_t)num_ceil_div(plan_shards(plan), plan->cluster.gpus_per_node);
-    plan->params = l->shard_params ? all : one;
-    plan->grads = l->shard_grads ? all : one;
-    plan->states = l->shard_states ? all : one;
+    group = plan->job.shard_group ? plan->job.shard_group : plan->world;
+    all.in_node = (uint32_t)num_min(group, plan->cluster.gpus_per_node);
+    all.nodes = (uint32_t)num_ceil_div(group, plan->cluster.gpus_per_node);
+    plan->factor[PARAM] = l->shard_params ? all : one;
+    plan->factor[GRAD] = l->shard_grads ? all : one;
+    plan->factor[STATE] = l->shard_states ? all : one;
+    if (placement_set_mesh(plan, e))
+        return err_prefix(e, "mesh");
     plan->place = ARENA_NEW(a, struct placement, m->n_tensors);
     for (uint32_t i = 0; i < m->n_tensors; i++) {
         const struct tensor *t = &m->tensors[i];
@@ -294,20 +297,6 @@ int layout_place(struct plan *plan, struct arena *a, struct err *e)
             p->rule = plan->strategy == STRATEGY_OWNER ? PLACE_CHUNK : l->rule;
     }
     return 0;
-}
-
-uint64_t layout_resident_bytes(const struct plan *plan, const struct tensor *t)
-{
-    const struct job *j = &plan->job;
-    uint64_t b = layout_state_bytes(j, t);
-
-    if (j->master_weights)
-        b += dtype_bytes(DTYPE_FP32, t->numel);
-    if (plan->params.in_node * plan->params.nodes > 1)
-        b += dtype_bytes(j->param_dtype, t->numel);
-    if (plan->grads.in_node * plan->grads.nodes > 1)
-        b += dtype_bytes(j->grad_dtype, t->numel);
-    return b;
 }
 
 int layout_lower(const struct plan *plan, struct arena *a, struct program *p, struct err *e)

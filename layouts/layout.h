@@ -5,7 +5,7 @@
 #ifndef BALLAST_LAYOUTS_LAYOUT_H
 #define BALLAST_LAYOUTS_LAYOUT_H
 
-#include "model/plan/plan.h"
+#include "model/plan/placement.h"
 #include "model/program/program.h"
 
 /* Which layouts may keep several copies of what they cut, one a group of --shard-group ranks. */
@@ -110,8 +110,8 @@ int layout_lower(const struct plan *plan, struct arena *a, struct program *p, st
 struct layout_reference {
     bool
         every_micro; /* all-reduced before they are added up, as by layouts that cannot keep whole gradients */
-    uint32_t
-        shards; /* inside groups of so many neighbours, what comes out over the groups; the world: at once */
+    const struct mesh
+        *mesh; /* of the layout: summed over all its axes but d3, and what comes out over d3 */
 };
 int layout_lower_reference(const struct plan *plan, const struct layout_reference *as,
                            struct arena *a, struct program *p, struct err *e);

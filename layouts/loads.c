@@ -8,35 +8,68 @@
 #include <math.h>
 #include <string.h>
 
-static bool is_cut(struct factor f)
+static uint64_t component_bytes(const struct plan *plan, const struct tensor *t, enum component c)
 {
-    return f.in_node * f.nodes > 1;
+    const struct job *j = &plan->job;
+
+    switch (c) {
+    case PARAM:
+        return dtype_bytes(j->param_dtype, t->numel);
+    case GRAD:
+        return dtype_bytes(j->grad_dtype, t->numel);
+    case STATE:
+        return layout_state_bytes(j, t) +
+               (j->master_weights ? dtype_bytes(DTYPE_FP32, t->numel) : 0);
+    case COMPONENT_N:
+        break;
+    }
+    BUG_ON(true);
+}
+
+uint64_t layout_resident_bytes(const struct plan *plan, const struct tensor *t)
+{
+    uint64_t sum = component_bytes(plan, t, STATE);
+
+    for (int c = 0; c < STATE; c++)
+        if (placement_parts(plan, (enum component)c) > 1)
+            sum += component_bytes(plan, t, (enum component)c);
+    return sum;
+}
+
+/* Components that are cut into equally many parts are rounded up together. */
+static uint64_t chunk_bytes(const struct plan *plan, const struct tensor *t)
+{
+    uint64_t whole = layout_state_is_whole(plan, t) ? layout_state_bytes(&plan->job, t) : 0,
+             sum = whole, open = 0;
+
+    for (int c = 0; c < COMPONENT_N; c++) {
+        uint32_t parts = placement_parts(plan, (enum component)c);
+
+        open += component_bytes(plan, t, (enum component)c) - (c == STATE ? whole : 0);
+        if (c < STATE && placement_parts(plan, (enum component)(c + 1)) == parts)
+            continue;
+        sum += num_ceil_div(open, parts);
+        open = 0;
+    }
+    return sum;
 }
 
 uint64_t layout_base_bytes(const struct plan *plan)
 {
-    const struct job *j = &plan->job;
-    uint64_t sum = 0, state;
+    uint64_t sum = 0;
 
     for (uint32_t i = 0; i < plan->model.n_tensors; i++) {
         const struct tensor *t = &plan->model.tensors[i];
 
-        if (!is_cut(plan->params))
-            sum += dtype_bytes(j->param_dtype, t->numel);
-        if (!is_cut(plan->grads))
-            sum += dtype_bytes(j->grad_dtype, t->numel);
-        switch (plan->place[i].rule) {
-        case PLACE_CHUNK:
-            state = layout_state_is_whole(plan, t) ? layout_state_bytes(j, t) : 0;
-            sum += state + num_ceil_div(layout_resident_bytes(plan, t) - state, plan_shards(plan));
-            break;
-        case PLACE_REPLICATED:
-            sum += layout_resident_bytes(plan, t);
-            break;
-        case PLACE_FLAT: /* by rank: what lies in its slice */
-        case PLACE_OWNER:
-            break;
+        if (plan->place[i].rule == PLACE_CHUNK) {
+            sum += chunk_bytes(plan, t);
+            continue;
         }
+        for (int c = 0; c < STATE; c++)
+            if (placement_parts(plan, (enum component)c) == 1)
+                sum += component_bytes(plan, t, (enum component)c);
+        if (plan->place[i].rule == PLACE_REPLICATED) /* else by rank: its slice, or what it owns */
+            sum += layout_resident_bytes(plan, t);
     }
     return sum;
 }
@@ -50,15 +83,17 @@ uint64_t layout_share(uint64_t bytes, uint64_t part, uint64_t numel)
  * one rank alone works is added to `flops`. */
 static uint64_t flops_of_all(const struct plan *plan, uint32_t ordinal, uint64_t f, uint64_t *flops)
 {
+    uint32_t parts = placement_parts(plan, STATE);
+
     switch (plan->strategy) {
     case STRATEGY_REPLICATED:
     case STRATEGY_GATHER:
     case STRATEGY_GATHER_ONCE:
         return f;
     case STRATEGY_STOCK:
-        return f / plan_shards(plan);
+        return f / parts;
     case STRATEGY_ALLTOALL:
-        flops[ordinal % plan_shards(plan)] += f;
+        flops[ordinal % parts] += f;
         return 0;
     case STRATEGY_OWNER: /* every matrix has an owner */
     case STRATEGY_N:
@@ -67,46 +102,56 @@ static uint64_t flops_of_all(const struct plan *plan, uint32_t ordinal, uint64_t
     BUG_ON(true);
 }
 
+struct load_walk {
+    const struct plan *plan;
+    const struct tensor *t;
+    uint64_t f;             /* FLOPs of the matrix: each holder of a part updates the whole */
+    uint64_t whole, shared; /* bytes that each holder has all of, and its part of */
+    uint64_t *flops, *bytes;
+};
+
+static void add_holder(void *ctx, const struct placement_run *run)
+{
+    struct load_walk *w = ctx;
+
+    for (uint32_t k = run->part; k < run->part + run->n; k++) {
+        w->flops[k] += w->f;
+        w->bytes[k] += w->whole + layout_share(w->shared, run->each, w->t->numel);
+    }
+}
+
 void layout_loads(const struct plan *plan, uint64_t *flops, uint64_t *bytes)
 {
-    uint64_t every = 0, base = layout_base_bytes(plan), at = 0;
-    uint32_t shards = plan_shards(plan);
-    uint64_t slice = num_ceil_div(plan->model.total_params, shards);
+    uint32_t parts = placement_parts(plan, STATE);
     struct part_alike *alike = MEM_NEW(struct part_alike, plan->model.n_tensors);
+    struct load_walk w = {
+        .plan = plan, .flops = MEM_NEW(uint64_t, parts), .bytes = MEM_NEW(uint64_t, parts)};
+    uint64_t every = 0, base = layout_base_bytes(plan);
 
     part_alike(plan, alike);
-    memset(flops, 0, shards * sizeof(*flops));
-    for (uint32_t r = 0; r < shards; r++)
-        bytes[r] = base;
-    for (uint32_t i = 0; i < plan->model.n_tensors; at += plan->model.tensors[i].numel, i++) {
-        const struct tensor *t = &plan->model.tensors[i];
-        bool owned = plan->place[i].rule == PLACE_OWNER;
-        uint64_t f = 0,
-                 whole = layout_state_is_whole(plan, t) ? layout_state_bytes(&plan->job, t) : 0;
+    for (uint32_t i = 0; i < plan->model.n_tensors; i++) {
+        const struct tensor *t = w.t = &plan->model.tensors[i];
+        enum place_rule rule = plan->place[i].rule;
 
-        if (layout_updates_as_matrix(plan, t))
-            f = optimizer_flops(plan->job.optimizer, plan->job.ns_steps, t->rows, t->cols);
-        if (owned)
-            bytes[plan->place[i].owner] += layout_resident_bytes(plan, t);
-        if (owned)
-            flops[plan->place[i].owner] += f;
-        else if (plan->place[i].rule == PLACE_FLAT) /* each holder updates the whole matrix */
-            for (uint64_t r = at / slice; r <= (at + t->numel - 1) / slice; r++) {
-                uint64_t from = num_max(at, r * slice),
-                         to = num_min(at + t->numel, (r + 1) * slice);
-
-                flops[r] += f;
-                bytes[r] += whole + layout_share(layout_resident_bytes(plan, t) - whole, to - from,
-                                                 t->numel);
-            }
-        else if (f)
-            every += flops_of_all(plan, alike[i].ordinal, f, flops);
+        w.f = layout_updates_as_matrix(plan, t)
+                  ? optimizer_flops(plan->job.optimizer, plan->job.ns_steps, t->rows, t->cols)
+                  : 0;
+        w.whole = layout_state_is_whole(plan, t) ? layout_state_bytes(&plan->job, t) : 0;
+        w.shared = layout_resident_bytes(plan, t) - w.whole;
+        if (rule == PLACE_OWNER || rule == PLACE_FLAT)
+            placement_runs(plan, i, STATE, add_holder, &w);
+        else if (w.f)
+            every += flops_of_all(plan, alike[i].ordinal, w.f, w.flops);
     }
-    for (uint32_t r = 0; r < plan->world; r++) { /* copies work and hold the same */
-        flops[r] = r < shards ? flops[r] + every : flops[r % shards];
-        bytes[r] = bytes[r % shards];
+    for (uint32_t r = 0; r < plan->world; r++) { /* replicas work and hold the same */
+        uint32_t k = placement_index(plan, STATE, r);
+
+        flops[r] = w.flops[k] + every;
+        bytes[r] = w.bytes[k] + base;
     }
     mem_free(alike);
+    mem_free(w.flops);
+    mem_free(w.bytes);
 }
 
 /* ---- a plan from a file ---- */
@@ -141,10 +186,10 @@ static int check_places(const struct plan *plan, const struct plan *want, struct
                            i, t->name, p->offset, want->place[i].offset);
         if (p->rule != PLACE_OWNER)
             continue;
-        if (p->owner >= plan_shards(plan))
+        if (p->owner >= placement_parts(plan, STATE))
             return err_set(e, ERR_INVALID,
                            "tensors[%" PRIu32 "] ('%.60s') has owner %" PRIu32 " of %" PRIu32, i,
-                           t->name, p->owner, plan_shards(plan));
+                           t->name, p->owner, placement_parts(plan, STATE));
         if (layout_updates_as_matrix(plan, t))
             continue;
         if (t->unit != unit)
@@ -223,7 +268,7 @@ static uint64_t flops_floor(const struct plan *plan)
         sum += flops;
         most = num_max(most, flops);
     }
-    return num_max(most, num_ceil_div(sum, plan_shards(plan)));
+    return num_max(most, num_ceil_div(sum, placement_parts(plan, STATE)));
 }
 
 /* Bound, gap, optimal and over_capacity follow from the loads. Layouts without owners leave nothing to solve. */
@@ -328,9 +373,9 @@ int layout_check(const struct plan *plan, struct err *e)
         goto out;
     }
     if (check_used(plan, &want, e) ||
-        check_factor("p", plan->params, want.params, want.layout_full, e) ||
-        check_factor("g", plan->grads, want.grads, want.layout_full, e) ||
-        check_factor("os", plan->states, want.states, want.layout_full, e) ||
+        check_factor("p", plan->factor[PARAM], want.factor[PARAM], want.layout_full, e) ||
+        check_factor("g", plan->factor[GRAD], want.factor[GRAD], want.layout_full, e) ||
+        check_factor("os", plan->factor[STATE], want.factor[STATE], want.layout_full, e) ||
         check_places(plan, &want, e) || check_size(plan, e) || check_loads(plan, e) ||
         check_solution(plan, e))
         goto out;

@@ -69,7 +69,7 @@ static uint64_t padded_matrix_bytes(const struct lower *l, const struct work_ite
     const struct tensor *t = &l->m->tensors[w->tensor];
 
     return dtype_bytes(optimizer_travel_dtype(l->j),
-                       num_ceil_div(t->rows, l->shards) * t->cols * l->shards);
+                       placement_rows(l->plan, t, STATE) * t->cols * l->shards);
 }
 
 static uint64_t square_bytes(const struct lower *l, const struct work_item *w)

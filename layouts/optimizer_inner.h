@@ -9,9 +9,10 @@
 
 /* ---- optimizer_work.c ---- */
 
-/* Rank -> items, from an (item, place) list ordered by item; in arena. Every copy has the place's. */
+/* Rank -> items, from a list of (item, part of the states) ordered by item; in arena. Every rank that
+ * has the part works its items. */
 struct optimizer_pair {
-    uint32_t item, place;
+    uint32_t item, part;
 };
 void optimizer_work_lists(struct lower *l, struct work_table *w, const struct optimizer_pair *pairs,
                           size_t n);

@@ -99,12 +99,12 @@ void lower_tail_step(struct lower *l)
         if (l->plan->place[i].rule == PLACE_REPLICATED)
             elements += t->numel;
         if (l->plan->place[i].rule == PLACE_CHUNK)
-            elements += num_ceil_div(t->rows, l->shards) * t->cols;
+            elements += placement_rows(l->plan, t, STATE) * t->cols;
         if (l->plan->place[i].rule == PLACE_FLAT)
             flat += t->numel;
     }
     /* A slice may hold nothing but tail: the fullest rank's share is what the slowest works. */
-    elements += num_min(flat, part_slice(l->plan));
+    elements += num_min(flat, placement_slice(l->plan, STATE));
     tensors += flat > 0; /* a slice is updated as one */
     if (elements) {
         o.call = (struct kernel_call){.kernel = rest(l)->each.kernel,

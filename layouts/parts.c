@@ -10,24 +10,24 @@ uint64_t part_unit_bytes(const struct plan *plan, uint32_t unit, enum dtype d)
     return dtype_bytes(d, plan->model.units[unit].numel);
 }
 
-uint64_t part_chunk_bytes(const struct plan *plan, uint32_t unit, enum dtype d)
+uint64_t part_chunk_bytes(const struct plan *plan, uint32_t unit, enum component c, enum dtype d)
 {
     const struct unit *u = &plan->model.units[unit];
     uint64_t sum = 0;
 
     for (uint32_t i = u->first; i < u->first + u->n; i++)
         if (plan->place[i].rule == PLACE_CHUNK)
-            sum += num_ceil_div(plan->model.tensors[i].rows, plan_shards(plan)) *
-                   plan->model.tensors[i].cols;
-    return dtype_bytes(d, sum) * plan_shards(plan);
+            sum += placement_rows(plan, &plan->model.tensors[i], c) * plan->model.tensors[i].cols;
+    return dtype_bytes(d, sum);
 }
 
-uint64_t *part_chunk_table(const struct plan *plan, enum dtype d, uint64_t divide, struct arena *a)
+uint64_t *part_chunk_table(const struct plan *plan, enum component c, enum dtype d, uint64_t times,
+                           struct arena *a)
 {
     uint64_t *v = ARENA_NEW(a, uint64_t, plan->model.n_units), sum = 0;
 
     for (uint32_t u = 0; u < plan->model.n_units; u++)
-        sum += v[u] = part_chunk_bytes(plan, u, d) / divide;
+        sum += v[u] = part_chunk_bytes(plan, u, c, d) * times;
     return sum ? v : NULL;
 }
 
@@ -47,12 +47,8 @@ uint64_t part_owned_bytes(const struct plan *plan, uint32_t unit, enum dtype d)
                 mine += plan->model.tensors[k].numel;
         most = num_max(most, mine);
     }
-    return dtype_bytes(d, segment_algo_pads(plan->job.gather) ? most * plan_shards(plan) : sum);
-}
-
-uint64_t part_slice(const struct plan *plan)
-{
-    return num_ceil_div(plan->model.total_params, plan_shards(plan));
+    return dtype_bytes(d, segment_algo_pads(plan->job.gather) ? most * placement_parts(plan, STATE)
+                                                              : sum);
 }
 
 /* ---- segment tables ---- */
@@ -108,7 +104,7 @@ struct segment_table part_owner_segments(const struct plan *plan, enum dtype d, 
                     last->tensor = PROGRAM_NONE;
                 } else {
                     rows_add(&r, (struct segment){.root = plan->place[i].owner,
-                                                  .to_n = plan_shards(plan),
+                                                  .to_n = placement_parts(plan, STATE),
                                                   .tensor = i - m->units[u].first,
                                                   .offset = offset,
                                                   .bytes = bytes});
@@ -137,27 +133,37 @@ struct bucket *part_buckets(const struct plan *plan, uint64_t bucket_bytes, stru
     return b;
 }
 
+/* Runs of parts as segments: of one tensor, or of a bucket. */
+struct run_rows {
+    struct rows *to;
+    enum dtype d;
+    struct segment like; /* what all of them have in common */
+};
+
+static void add_segments(void *ctx, const struct placement_run *run)
+{
+    struct run_rows *x = ctx;
+
+    for (uint32_t k = 0; k < run->n; k++) {
+        struct segment s = x->like;
+
+        s.root = run->part + k;
+        s.offset = dtype_bytes(x->d, run->first + k * run->each);
+        s.bytes = dtype_bytes(x->d, run->each);
+        rows_add(x->to, s);
+    }
+}
+
 struct segment_table part_slice_segments(const struct plan *plan, const struct bucket *buckets,
                                          enum dtype d, struct arena *a)
 {
-    uint64_t slice = part_slice(plan);
     struct rows r;
+    struct run_rows x = {&r, d, {.to_n = plan->world, .tensor = PROGRAM_NONE}};
 
     rows_init(&r, plan->model.n_units, a);
     for (uint32_t u = 0; u < plan->model.n_units; u++) {
-        uint64_t at = buckets[u].first, end = at + buckets[u].elements;
-
-        while (at < end) {
-            uint32_t rank = (uint32_t)(at / slice);
-            uint64_t stop = num_min(end, (rank + 1) * slice);
-
-            rows_add(&r, (struct segment){.root = rank,
-                                          .to_n = plan->world,
-                                          .tensor = PROGRAM_NONE,
-                                          .offset = dtype_bytes(d, at - buckets[u].first),
-                                          .bytes = dtype_bytes(d, stop - at)});
-            at = stop;
-        }
+        placement_flat_runs(plan, buckets[u].first, buckets[u].first + buckets[u].elements, STATE,
+                            add_segments, &x);
         r.start[u + 1] = (uint32_t)r.n;
     }
     return rows_finish(&r, a);
@@ -186,29 +192,36 @@ void part_alike(const struct plan *plan, struct part_alike *alike)
     mem_free(count);
 }
 
+static void add_holders(void *ctx, const struct placement_run *run)
+{
+    struct part_holders *h = ctx;
+
+    if (!h->n)
+        h->first = run->part;
+    h->n = run->part + run->n - h->first;
+}
+
+struct part_holders part_holders(const struct plan *plan, uint32_t tensor)
+{
+    struct part_holders h = {0, 0};
+
+    placement_runs(plan, tensor, STATE, add_holders, &h);
+    return h;
+}
+
 struct segment_table part_cut_segments(const struct plan *plan, enum dtype d, struct arena *a)
 {
-    const struct model *m = &plan->model;
-    uint64_t slice = part_slice(plan), at = 0;
     struct rows r;
+    struct run_rows x = {&r, d, {0}};
 
     rows_init(&r, 1, a);
-    for (uint32_t i = 0; i < m->n_tensors; i++) {
-        uint64_t end = at + m->tensors[i].numel;
-        uint32_t first = (uint32_t)(at / slice), last = (uint32_t)((end - 1) / slice);
+    for (uint32_t i = 0; i < plan->model.n_tensors; i++) {
+        struct part_holders h = part_holders(plan, i);
 
-        if (layout_updates_as_matrix(plan, &m->tensors[i]) && first != last)
-            for (uint32_t k = first; k <= last; k++) {
-                uint64_t from = num_max(at, k * slice), to = num_min(end, (k + 1) * slice);
-
-                rows_add(&r, (struct segment){.root = k,
-                                              .to_first = first,
-                                              .to_n = last - first + 1,
-                                              .tensor = i,
-                                              .offset = dtype_bytes(d, from - at),
-                                              .bytes = dtype_bytes(d, to - from)});
-            }
-        at = end;
+        if (!layout_updates_as_matrix(plan, &plan->model.tensors[i]) || h.n == 1)
+            continue;
+        x.like = (struct segment){.to_first = h.first, .to_n = h.n, .tensor = i};
+        placement_runs(plan, i, STATE, add_segments, &x);
     }
     r.start[1] = (uint32_t)r.n;
     return rows_finish(&r, a);

@@ -6,24 +6,13 @@
 
 /* ---- begin ---- */
 
-void lower_groups(struct lower *l, uint32_t shards)
+uint32_t lower_group(struct lower *l, const struct mesh *m, axis_set over, const char *name)
 {
-    l->shards = shards;
-    l->shard = shards == l->n ? l->world : PROGRAM_NONE;
-    l->replica = PROGRAM_NONE;
-    if (shards == l->n)
-        return;
-    if (shards > 1)
-        l->shard = program_add_group(&l->b, &(struct group){.name = "shards",
-                                                            .n_axes = 1,
-                                                            .size = {shards},
-                                                            .stride = {1},
-                                                            .n_members = shards});
-    l->replica = program_add_group(&l->b, &(struct group){.name = "replicas",
-                                                          .n_axes = 1,
-                                                          .size = {l->n / shards},
-                                                          .stride = {shards},
-                                                          .n_members = l->n / shards});
+    struct group g = mesh_group(m, over, name);
+
+    if (g.n_members == 1)
+        return PROGRAM_NONE;
+    return g.n_members == l->n ? l->world : program_add_group(&l->b, &g);
 }
 
 int lower_begin(struct lower *l, const struct plan *plan, struct arena *a, struct program *p,
@@ -42,7 +31,7 @@ int lower_begin(struct lower *l, const struct plan *plan, struct arena *a, struc
     p->model = &plan->model;
     p->place = plan->place;
     p->world = plan->world;
-    p->shards = plan_shards(plan) < plan->world ? plan_shards(plan) : 0;
+    p->distinct = mesh_distinct(&plan->mesh);
     p->gpus_per_node = cluster_domain_gpus(&plan->cluster);
     p->n_micro = (uint32_t)plan->job.grad_accum;
     l->graphs = ARENA_NEW(a, struct unit_graph, l->m->n_classes);
@@ -58,7 +47,9 @@ int lower_begin(struct lower *l, const struct plan *plan, struct arena *a, struc
     l->world = program_add_group(
         &l->b, &(struct group){
                    .name = "world", .n_axes = 1, .size = {l->n}, .stride = {1}, .n_members = l->n});
-    lower_groups(l, plan_shards(plan));
+    l->shards = placement_parts(plan, STATE);
+    l->shard = lower_group(l, &plan->mesh, plan->over[STATE], "shards");
+    l->replica = lower_group(l, &plan->mesh, AXES(AXIS_D3), "replicas");
     l->move = (struct movement){.gather_table = PROGRAM_NONE,
                                 .reduce_group = l->shard,
                                 .reduce_after = l->n > 1 && job_reduces_after(l->j),

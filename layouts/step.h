@@ -38,7 +38,7 @@ struct lower {
     const struct model *m;
     const struct job *j;
     uint32_t n;      /* world size */
-    uint32_t shards; /* ranks that share one copy of what is cut */
+    uint32_t shards; /* parts that states are cut into */
     struct arena *a;
     struct program *p;
     struct program_builder b;
@@ -70,8 +70,9 @@ struct lower {
 
 int lower_begin(struct lower *l, const struct plan *plan, struct arena *a, struct program *p,
                 struct err *e);
-/* Makes the groups of `shards` neighbours; lower_begin() does with the plan's. */
-void lower_groups(struct lower *l, uint32_t shards);
+/* The group family of the ranks that differ in these coordinates alone: the world's where that is all
+ * ranks, PROGRAM_NONE where it is one. */
+uint32_t lower_group(struct lower *l, const struct mesh *m, axis_set over, const char *name);
 /* Resident parts of every rank: parameters, states, master copies; the layout's movement must be set. */
 void lower_resident(struct lower *l);
 void lower_forward_backward(struct lower *l);
@@ -105,10 +106,11 @@ void lower_tail_step(struct lower *l);
 
 /* ---- parts.c: who holds which bytes ---- */
 
-/* A unit's bytes when every tensor that is cut by rows has G chunks, padded: G * sum ceil(rows/G)*cols. */
-uint64_t part_chunk_bytes(const struct plan *plan, uint32_t unit, enum dtype d);
-/* ... of every unit, over `divide` [n_units]; NULL when nothing is cut so. */
-uint64_t *part_chunk_table(const struct plan *plan, enum dtype d, uint64_t divide, struct arena *a);
+/* Bytes of one part of the unit's tensors that are cut by rows, padded: sum of room rows x cols. */
+uint64_t part_chunk_bytes(const struct plan *plan, uint32_t unit, enum component c, enum dtype d);
+/* ... of every unit, `times` that; NULL when nothing is cut so. */
+uint64_t *part_chunk_table(const struct plan *plan, enum component c, enum dtype d, uint64_t times,
+                           struct arena *a);
 uint64_t part_unit_bytes(const struct plan *plan, uint32_t unit, enum dtype d);
 /* Bytes of a unit that owners send to one rank, or get from one: what they own of it, with --gather padded the largest
  * share from each of the G ranks. */
@@ -119,8 +121,11 @@ struct part_alike {
     uint32_t shape, ordinal;
 };
 void part_alike(const struct plan *plan, struct part_alike *alike); /* [n_tensors] */
-/* Elements of the flat slice of a rank (ZeRO-1): slices of ceil(total/G). */
-uint64_t part_slice(const struct plan *plan);
+/* The parts that hold some of a tensor's state: [first, first + n). */
+struct part_holders {
+    uint32_t first, n;
+};
+struct part_holders part_holders(const struct plan *plan, uint32_t tensor);
 /* Owner segments of every unit, in `d` bytes, ordered by offset; neighbours of one owner merge. */
 struct segment_table part_owner_segments(const struct plan *plan, enum dtype d, struct arena *a);
 /* Reduction buckets: in backward order, units are collected until `bucket` bytes are full; the bytes of a bucket stand

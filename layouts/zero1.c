@@ -31,7 +31,7 @@
 /* zero2, on several ranks. */
 static bool cuts_grads(const struct plan *plan)
 {
-    return plan->grads.in_node * plan->grads.nodes > 1;
+    return placement_parts(plan, GRAD) > 1;
 }
 
 static struct op refresh_op(const struct lower *l, const char *name, enum coll_kind kind)
@@ -74,7 +74,7 @@ static void refresh_slices(struct lower *l)
     struct op o = refresh_op(l, "refresh", COLL_ALL_GATHER);
 
     o.coll.group = l->shard;
-    o.coll.bytes = dtype_bytes(l->j->param_dtype, part_slice(l->plan) * l->shards);
+    o.coll.bytes = dtype_bytes(l->j->param_dtype, placement_slice(l->plan, STATE) * l->shards);
     if (l->shards > 1)
         refresh_add(l, &o);
 }
@@ -123,8 +123,9 @@ static void refresh(struct lower *l, bool owner)
 
     if (owner) {
         t = part_owner_segments(l->plan, l->j->param_dtype, l->a);
+        t.group = l->shard;
         refresh_owned(l, program_add_segments(&l->b, &t),
-                      part_chunk_table(l->plan, l->j->param_dtype, 1, l->a));
+                      part_chunk_table(l->plan, STATE, l->j->param_dtype, l->shards, l->a));
     } else if (l->j->overlap_refresh) {
         refresh_units(l);
     } else {
@@ -136,10 +137,11 @@ static void reduce_to_owners(struct lower *l)
 {
     struct segment_table t = part_owner_segments(l->plan, l->j->grad_dtype, l->a);
 
+    t.group = l->shard;
     l->move.reduce_table = program_add_segments(&l->b, &t);
-    l->move.reduce_bytes = part_chunk_table(l->plan, l->j->grad_dtype, 1, l->a);
+    l->move.reduce_bytes = part_chunk_table(l->plan, STATE, l->j->grad_dtype, l->shards, l->a);
     if (cuts_grads(l->plan))
-        l->move.grad_bytes = part_chunk_table(l->plan, l->j->grad_dtype, l->shards, l->a);
+        l->move.grad_bytes = part_chunk_table(l->plan, STATE, l->j->grad_dtype, 1, l->a);
 }
 
 static void reduce_to_slices(struct lower *l)
@@ -147,6 +149,7 @@ static void reduce_to_slices(struct lower *l)
     struct bucket *b = part_buckets(l->plan, cuts_grads(l->plan) ? 0 : l->j->bucket_bytes, l->a);
     struct segment_table t = part_slice_segments(l->plan, b, l->j->grad_dtype, l->a);
 
+    t.group = l->shard;
     l->move.reduce_table = program_add_segments(&l->b, &t);
     l->move.reduce_algo = ALGO_RING;
     l->move.piece_bytes = l->j->bucket_bytes;
@@ -166,7 +169,8 @@ static int zero1_lower(const struct plan *plan, struct arena *a, struct program 
     l.move.reduce_when = cuts_grads(plan) ? WHEN_ALWAYS : WHEN_LAST;
     if (many && owner) {
         reduce_to_owners(&l);
-    } else if (plan_shards(plan) < plan->world) { /* every copy of the states needs all gradients */
+    } else if (placement_parts(plan, STATE) <
+               plan->world) { /* every copy of the states needs all gradients */
         l.move.reduce_group = l.world;
         l.move.reduce_kind = COLL_ALL_REDUCE;
         l.move.reduce_bytes = ddp_bucket_bytes(plan, a);
@@ -174,6 +178,7 @@ static int zero1_lower(const struct plan *plan, struct arena *a, struct program 
     } else if (many) {
         reduce_to_slices(&l);
         t = part_cut_segments(plan, optimizer_travel_dtype(&plan->job), a);
+        t.group = l.shard;
         step.cut_table = program_add_segments(&l.b, &t);
     }
     if (cuts_grads(plan))
@@ -194,15 +199,14 @@ static int zero1_lower(const struct plan *plan, struct arena *a, struct program 
 /* Bytes of the matrices that slice boundaries cut, times their holders less one. */
 static uint64_t cut_bytes(const struct plan *plan)
 {
-    uint64_t slice = part_slice(plan), at = 0, sum = 0;
+    uint64_t sum = 0;
 
     for (uint32_t i = 0; i < plan->model.n_tensors; i++) {
         const struct tensor *t = &plan->model.tensors[i];
 
         if (layout_updates_as_matrix(plan, t))
             sum += dtype_bytes(optimizer_travel_dtype(&plan->job), t->numel) *
-                   ((at + t->numel - 1) / slice - at / slice);
-        at += t->numel;
+                   (part_holders(plan, i).n - 1);
     }
     return sum;
 }
@@ -230,8 +234,8 @@ static int zero1_formula(const struct plan *plan, uint64_t bytes[PHASE_N], struc
         bytes[i] = 0;
     if (w == 1)
         return 0;
-    if (plan_shards(plan) < w) {
-        uint64_t g = plan_shards(plan), all = part_slice(plan) * g;
+    if (placement_parts(plan, STATE) < w) {
+        uint64_t g = placement_parts(plan, STATE), all = placement_slice(plan, STATE) * g;
         uint64_t piece = num_max(j->bucket_bytes / dtype_bytes(j->param_dtype, 1), 1);
 
         if (layout_ddp.formula(plan, bytes, e))
@@ -245,7 +249,7 @@ static int zero1_formula(const struct plan *plan, uint64_t bytes[PHASE_N], struc
     }
     if (plan->strategy != STRATEGY_OWNER) {
         uint64_t piece = num_max(j->bucket_bytes / dtype_bytes(j->param_dtype, 1), 1),
-                 all = part_slice(plan) * w;
+                 all = placement_slice(plan, STATE) * w;
 
         bytes[PHASE_BACKWARD] =
             times * (w - 1) * dtype_bytes(j->grad_dtype, plan->model.total_params);
@@ -257,10 +261,10 @@ static int zero1_formula(const struct plan *plan, uint64_t bytes[PHASE_N], struc
         return 0;
     }
     for (uint32_t u = 0; u < plan->model.n_units; u++) {
-        reduced +=
-            part_chunk_bytes(plan, u, j->grad_dtype) + part_owned_bytes(plan, u, j->grad_dtype);
-        refreshed +=
-            part_chunk_bytes(plan, u, j->param_dtype) + part_owned_bytes(plan, u, j->param_dtype);
+        reduced += w * part_chunk_bytes(plan, u, STATE, j->grad_dtype) +
+                   part_owned_bytes(plan, u, j->grad_dtype);
+        refreshed += w * part_chunk_bytes(plan, u, STATE, j->param_dtype) +
+                     part_owned_bytes(plan, u, j->param_dtype);
     }
     bytes[PHASE_BACKWARD] = times * (w - 1) * reduced;
     bytes[PHASE_REFRESH] = (w - 1) * refreshed;

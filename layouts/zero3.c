@@ -45,7 +45,7 @@ static bool zero3_syncs_last(const struct plan *plan)
 int zero3_lower_groups(const struct plan *plan, enum stream replicate, struct arena *a,
                        struct program *p, struct err *e)
 {
-    bool owner = plan->strategy == STRATEGY_OWNER, many = plan_shards(plan) > 1;
+    bool owner = plan->strategy == STRATEGY_OWNER, many = placement_parts(plan, PARAM) > 1;
     bool last = many && zero3_syncs_last(plan);
     struct segment_table t;
     struct lower l;
@@ -67,14 +67,16 @@ int zero3_lower_groups(const struct plan *plan, enum stream replicate, struct ar
     else if (l.replica != PROGRAM_NONE)
         whole_copies(&l);
     if (many) {
-        l.move.gather_bytes = part_chunk_table(plan, plan->job.param_dtype, 1, a);
-        l.move.reduce_bytes = part_chunk_table(plan, plan->job.grad_dtype, 1, a);
-        l.move.grad_bytes = part_chunk_table(plan, plan->job.grad_dtype, l.shards, a);
+        l.move.gather_bytes = part_chunk_table(plan, PARAM, plan->job.param_dtype, l.shards, a);
+        l.move.reduce_bytes = part_chunk_table(plan, GRAD, plan->job.grad_dtype, l.shards, a);
+        l.move.grad_bytes = part_chunk_table(plan, GRAD, plan->job.grad_dtype, 1, a);
     }
     if (many && owner) {
         t = part_owner_segments(plan, plan->job.param_dtype, a);
+        t.group = l.shard;
         l.move.gather_table = program_add_segments(&l.b, &t);
         t = part_owner_segments(plan, plan->job.grad_dtype, a);
+        t.group = l.shard;
         l.move.reduce_table = program_add_segments(&l.b, &t);
         l.move.grad_table = l.move.reduce_table;
     }
@@ -96,7 +98,7 @@ static int zero3_lower(const struct plan *plan, struct arena *a, struct program 
 static uint64_t matrix_bytes(const struct plan *plan, const struct tensor *t, uint32_t ordinal)
 {
     const struct job *j = &plan->job;
-    uint64_t w = plan_shards(plan), m = num_min(t->rows, t->cols);
+    uint64_t w = placement_parts(plan, STATE), m = num_min(t->rows, t->cols);
     uint64_t whole = dtype_bytes(optimizer_travel_dtype(j), num_ceil_div(t->rows, w) * w * t->cols);
 
     switch (plan->strategy) {
@@ -133,7 +135,7 @@ static uint64_t step_bytes(const struct plan *plan)
 int zero3_formula(const struct plan *plan, uint64_t bytes[PHASE_N], struct err *e)
 {
     const struct job *j = &plan->job;
-    uint64_t w = plan_shards(plan), all_groups, gather = 0, again = 0, grads = 0;
+    uint64_t w = placement_parts(plan, PARAM), all_groups, gather = 0, again = 0, grads = 0;
 
     (void)e;
     for (int i = 0; i < PHASE_N; i++)
@@ -141,15 +143,15 @@ int zero3_formula(const struct plan *plan, uint64_t bytes[PHASE_N], struct err *
     if (w == 1)
         return 0;
     for (uint32_t u = 0; u < plan->model.n_units; u++) {
-        uint64_t all =
-            part_chunk_bytes(plan, u, j->param_dtype) + part_owned_bytes(plan, u, j->param_dtype);
+        uint64_t all = w * part_chunk_bytes(plan, u, PARAM, j->param_dtype) +
+                       part_owned_bytes(plan, u, j->param_dtype);
 
         gather += all;
         if (!j->reshard_never && u + 1 < plan->model.n_units &&
             !(u == 0 && model_shares_table(&plan->model)))
             again += all;
-        grads +=
-            part_chunk_bytes(plan, u, j->grad_dtype) + part_owned_bytes(plan, u, j->grad_dtype);
+        grads += w * part_chunk_bytes(plan, u, GRAD, j->grad_dtype) +
+                 part_owned_bytes(plan, u, j->grad_dtype);
     }
     all_groups = plan->world / w * (w - 1);
     bytes[PHASE_FORWARD] = j->grad_accum * all_groups * gather;

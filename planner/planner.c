@@ -163,14 +163,13 @@ static double time_of(void *ctx, const uint32_t *owner)
     return t->time->step_s(t->time->ctx, t->plan);
 }
 
-/* A place's load on its rank of every copy. */
+/* The load of a part on every rank that has it. */
 static uint64_t *over_copies(const struct plan *plan, uint64_t *load, struct arena *a)
 {
-    uint32_t n = plan_shards(plan);
-    uint64_t *all = n < plan->world ? ARENA_NEW(a, uint64_t, plan->world) : load;
+    uint64_t *all = ARENA_NEW(a, uint64_t, plan->world);
 
-    for (uint32_t r = 0; r < plan->world && all != load; r++)
-        all[r] = load[r % n];
+    for (uint32_t r = 0; r < plan->world; r++)
+        all[r] = load[placement_index(plan, STATE, r)];
     return all;
 }
 
@@ -178,7 +177,7 @@ static int solve(struct plan *plan, const struct planner_time *time, uint64_t ba
                  struct err *e)
 {
     const struct device *d = &plan->cluster.device;
-    struct assign_problem p = {.n_ranks = plan_shards(plan), .base_bytes = base};
+    struct assign_problem p = {.n_ranks = placement_parts(plan, STATE), .base_bytes = base};
     struct time_ctx ctx = {plan, NULL, time};
     struct assign_result r;
     enum assign_method method;

@@ -44,7 +44,8 @@ void coll_cache_fold(struct coll_cache *k)
 {
     const struct program *p = k->p;
 
-    if (p->shards && p->gpus_per_node % p->shards == 0 && p->world % p->gpus_per_node == 0)
+    if (p->distinct < p->world && p->gpus_per_node % p->distinct == 0 &&
+        p->world % p->gpus_per_node == 0)
         k->first = p->gpus_per_node;
 }
 

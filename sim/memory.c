@@ -95,24 +95,24 @@ static bool some_ranks(const struct run *r, const struct change *c)
     return c->class_id != PROGRAM_NONE || r->p->buffers[c->buffer].rule == SIZE_SEGMENTS;
 }
 
-/* What each place roots, by segment table: a unit of experts has hundreds of segments, and a rank few of them. */
+/* What each rank roots, by segment table: a unit of experts has hundreds of segments, and a rank few of them. */
 struct rooted {
-    uint32_t *start; /* owned [shards + 1] into of; NULL: no buffer needs this table */
+    uint32_t *start; /* owned [roots + 1] into of; NULL: no buffer needs this table */
     struct rooted_of {
         uint32_t unit;
         uint64_t bytes;
-    } * of; /* owned, by place, then by unit */
+    } * of; /* owned, by root, then by unit */
 };
 
-static struct rooted rooted_by_place(const struct program *p, const struct segment_table *t)
+static struct rooted rooted_by_root(const struct program *p, const struct segment_table *t)
 {
-    uint32_t shards = program_shards(p);
-    uint32_t n = t->start[t->n_units], *at = MEM_NEW(uint32_t, shards);
-    struct rooted x = {MEM_NEW(uint32_t, shards + 1), MEM_NEW(struct rooted_of, n)};
+    uint32_t roots = p->groups[t->group].n_members;
+    uint32_t n = t->start[t->n_units], *at = MEM_NEW(uint32_t, roots);
+    struct rooted x = {MEM_NEW(uint32_t, roots + 1), MEM_NEW(struct rooted_of, n)};
 
     for (uint32_t i = 0; i < n; i++)
         x.start[t->segments[i].root + 1]++;
-    for (uint32_t r = 0; r < shards; r++) {
+    for (uint32_t r = 0; r < roots; r++) {
         x.start[r + 1] += x.start[r];
         at[r] = x.start[r];
     }
@@ -129,7 +129,7 @@ static struct rooted *rooted_tables(const struct program *p)
 
     for (uint32_t i = 0; i < p->n_buffers; i++)
         if (p->buffers[i].rule == SIZE_SEGMENTS && !x[p->buffers[i].table].start)
-            x[p->buffers[i].table] = rooted_by_place(p, &p->segment_tables[p->buffers[i].table]);
+            x[p->buffers[i].table] = rooted_by_root(p, &p->segment_tables[p->buffers[i].table]);
     return x;
 }
 
@@ -144,18 +144,19 @@ static void rooted_release(struct rooted *x, const struct program *p)
 
 static bool roots_any(const struct rooted *x, const struct program *p, uint32_t rank)
 {
-    uint32_t place = program_place(p, rank);
+    for (uint32_t i = 0; i < p->n_segment_tables; i++) {
+        uint32_t root = x[i].start ? program_root(p, &p->segment_tables[i], rank) : 0;
 
-    for (uint32_t i = 0; i < p->n_segment_tables; i++)
-        if (x[i].start && x[i].start[place] < x[i].start[place + 1])
+        if (x[i].start && x[i].start[root] < x[i].start[root + 1])
             return true;
+    }
     return false;
 }
 
-/* By binary search: a place's entries stand in the order of units. */
-static uint64_t segment_bytes(const struct rooted *x, uint32_t unit, uint32_t place)
+/* By binary search: a root's entries stand in the order of units. */
+static uint64_t segment_bytes(const struct rooted *x, uint32_t unit, uint32_t root)
 {
-    uint32_t first = x->start[place], end = x->start[place + 1];
+    uint32_t first = x->start[root], end = x->start[root + 1];
     uint64_t sum = 0;
 
     while (first < end) {
@@ -166,7 +167,7 @@ static uint64_t segment_bytes(const struct rooted *x, uint32_t unit, uint32_t pl
         else
             end = middle;
     }
-    for (; first < x->start[place + 1] && x->of[first].unit == unit; first++)
+    for (; first < x->start[root + 1] && x->of[first].unit == unit; first++)
         sum += x->of[first].bytes;
     return sum;
 }
@@ -180,7 +181,8 @@ static uint64_t change_on(const struct run *r, const struct rooted *x, const str
     if (c->class_id != PROGRAM_NONE && r->class_of[rank] != c->class_id)
         return 0;
     return b->rule == SIZE_SEGMENTS
-               ? segment_bytes(&x[b->table], c->unit, program_place(r->p, rank))
+               ? segment_bytes(&x[b->table], c->unit,
+                               program_root(r->p, &r->p->segment_tables[b->table], rank))
                : c->bytes;
 }
 
@@ -286,7 +288,7 @@ void run_memory(const struct run *r, struct sim_memory *m)
     collect(r, &c);
     s = stretches(r, &c, &n);
     memset(m, 0, sizeof(*m));
-    for (uint32_t rank = 0; rank < program_shards(r->p); rank++) { /* copies hold the same */
+    for (uint32_t rank = 0; rank < r->p->distinct; rank++) { /* replicas hold the same */
         struct plain *same = &plain[r->class_of[rank]];
         int64_t peak;
 

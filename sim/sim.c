@@ -343,7 +343,7 @@ static bool joins(const struct build *b, const struct op *o, const struct instan
 static int64_t pieces_ps(const struct run *r, const struct op *o, const struct instance *i)
 {
     const struct model *m = r->p->model;
-    bool shard_is_whole = r->p->shards && r->p->groups[o->coll.group].stride[0] > 1;
+    bool shard_is_whole = r->p->distinct < r->p->world && r->p->groups[o->coll.group].stride[0] > 1;
 
     if (!r->framework || r->framework->piece_s <= 0 || o->phase > PHASE_BACKWARD ||
         !op_in_loop(r->p, o, LOOP_UNIT) || shard_is_whole)

@@ -5,6 +5,7 @@
 
 #include "model/cluster/cluster.h"
 #include "model/plan/job.h"
+#include "model/plan/mesh.h"
 #include "model/tensors/model.h"
 
 #include "core/json.h"
@@ -20,14 +21,13 @@ const char *place_rule_name(enum place_rule r);
 
 struct placement {
     enum place_rule rule;
-    uint32_t owner;  /* PLACE_OWNER: a place in the shard group; rank r is in place r mod G */
+    uint32_t owner;  /* PLACE_OWNER: the number of a part, see placement_index() */
     uint64_t offset; /* bytes, of the tensor in its unit's buffer (parameter dtype) */
 };
 
-/* Sharding factor: (ranks in a node) x (nodes). 1 x 1 is replicated. */
-struct factor {
-    uint32_t in_node, nodes;
-};
+/* What there is of a tensor: the parameter, its gradient (summed over micro-batches), and the state of
+ * its optimizer, master copy included. */
+enum component { PARAM, GRAD, STATE, COMPONENT_N };
 
 /* What the matrix optimizer does where its matrices are cut. */
 #define STRATEGIES(X)                                                                              \
@@ -49,9 +49,12 @@ struct plan {
     const char *layout_full; /* canonical: "zero3+owner" */
     enum strategy strategy;
     uint32_t world;
-    struct factor params, grads, states;
+    struct factor factor[COMPONENT_N]; /* how the layout cuts each component; in the plan file */
+    struct mesh mesh;
+    axis_set
+        over[COMPONENT_N]; /* of the mesh, that a component is cut over; 0: whole on every rank */
     struct placement *
-        place; /* [n_tensors]: of the state; parameters and gradients follow it where their factors > 1 */
+        place; /* [n_tensors] how a component that is cut is cut; extents: model/plan/placement.h */
     /* how it was solved */
     const char *solver;
     uint64_t flops_max, bytes_max, bound;
@@ -61,9 +64,6 @@ struct plan {
         *load_bytes; /* [world]; bytes: parameters, gradients, states, master resident on the rank */
     double solve_ms; /* for the summary only, not in the file */
 };
-
-/* G: ranks that share one copy of what is cut, neighbours; world / G groups hold the same. */
-uint32_t plan_shards(const struct plan *p);
 
 /* Do owners' updates travel as the framework sends them? Known is that only where each rank needs all of them after the step. */
 bool plan_gathers_as_framework(const struct plan *p);

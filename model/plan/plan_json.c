@@ -2,6 +2,7 @@
 #include "model/plan/plan_json.h"
 
 #include "core/num.h"
+#include "model/plan/placement.h"
 #include "core/version.h"
 #include "model/plan/optimizers.h"
 
@@ -112,11 +113,6 @@ const char *place_rule_name(enum place_rule r)
     return plan_rules[r];
 }
 
-uint32_t plan_shards(const struct plan *p)
-{
-    return p->job.shard_group ? p->job.shard_group : p->world;
-}
-
 enum optimizer plan_optimizer_of(const struct plan *p, const struct tensor *t)
 {
     return tensor_is_matrix(t) ? p->job.optimizer : optimizer_of_rest(p->job.optimizer);
@@ -126,7 +122,7 @@ uint64_t plan_flat_slice(const struct plan *p)
 {
     for (uint32_t i = 0; i < p->model.n_tensors; i++)
         if (p->place[i].rule == PLACE_FLAT)
-            return num_ceil_div(p->model.total_params, plan_shards(p));
+            return placement_slice(p, STATE);
     return 0;
 }
 
@@ -202,8 +198,8 @@ bool plan_gathers_as_framework(const struct plan *p)
 
 bool plan_sends_updates(const struct plan *p)
 {
-    return p->strategy == STRATEGY_OWNER && p->params.in_node * p->params.nodes == 1 &&
-           p->states.in_node * p->states.nodes > 1;
+    return p->strategy == STRATEGY_OWNER && placement_parts(p, PARAM) == 1 &&
+           placement_parts(p, STATE) > 1;
 }
 
 void plan_add_job(cJSON *to, const struct plan *p)
@@ -381,7 +377,7 @@ static void add_tensor(cJSON *list, const struct plan *p, uint32_t i)
     else
         json_add_null(row, NULL);
     if (at->rule == PLACE_CHUNK)
-        add_count(row, NULL, num_ceil_div(t->rows, plan_shards(p)));
+        add_count(row, NULL, placement_rows(p, t, STATE));
     else
         json_add_null(row, NULL);
     add_count(row, NULL, at->offset);
@@ -419,9 +415,9 @@ cJSON *plan_to_json(const struct plan *p)
     json_add_str(o, "strategy", plan_strategies[p->strategy]);
     json_add_u64(o, "world", p->world);
     mesh = json_add_object(o, "mesh");
-    add_factor(mesh, "p", p->params);
-    add_factor(mesh, "g", p->grads);
-    add_factor(mesh, "os", p->states);
+    add_factor(mesh, "p", p->factor[PARAM]);
+    add_factor(mesh, "g", p->factor[GRAD]);
+    add_factor(mesh, "os", p->factor[STATE]);
     add_loads(o, p);
     plan_add_job(o, p);
     json_add_tree(o, "cluster", cluster_to_json(&p->cluster));

@@ -2,6 +2,7 @@
 #include "model/plan/plan_load.h"
 
 #include "core/num.h"
+#include "model/plan/placement.h"
 #include "model/plan/optimizers.h"
 
 #include <inttypes.h>
@@ -180,18 +181,18 @@ static int check_row(const struct plan_reader *r, const struct json_at *at,
         return json_err(at, ERR_INVALID, r->e, "has optimizer %s, expected %s",
                         optimizer_name(row->optimizer), optimizer_name(plan_optimizer_of(p, t)));
     if (row->has_owner != (row->place.rule == PLACE_OWNER) ||
-        (row->has_owner && row->place.owner >= plan_shards(p)))
+        (row->has_owner && row->place.owner >= placement_parts(p, STATE)))
         return json_err(at, ERR_INVALID, r->e,
                         "has rule %s and owner %" PRId64 ", expected an owner below %" PRIu32
                         " where the rule is owner, else null",
                         place_rule_name(row->place.rule),
-                        row->has_owner ? (int64_t)row->place.owner : -1, plan_shards(p));
+                        row->has_owner ? (int64_t)row->place.owner : -1, placement_parts(p, STATE));
     if (row->has_rows != (row->place.rule == PLACE_CHUNK) ||
-        (row->has_rows && row->rows != num_ceil_div(t->rows, plan_shards(p))))
+        (row->has_rows && row->rows != placement_rows(p, t, STATE)))
         return json_err(at, ERR_INVALID, r->e,
                         "has %" PRIu64 " rows a rank, expected %" PRIu64
                         " where the rule is chunk, else null",
-                        row->rows, num_ceil_div(t->rows, plan_shards(p)));
+                        row->rows, placement_rows(p, t, STATE));
     return 0;
 }
 

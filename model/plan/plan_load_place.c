@@ -2,6 +2,7 @@
 #include "model/plan/plan_load.h"
 
 #include "core/num.h"
+#include "model/plan/placement.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -128,15 +129,19 @@ int plan_read_layout(struct plan_reader *r, const struct json_at *top)
 {
     struct plan *p = r->p;
     struct json_at mesh;
+    struct err why;
     int choice;
 
     if (plan_text(r, top, "layout", &p->layout) ||
         plan_text(r, top, "layout_full", &p->layout_full) ||
         ENUM(top, "strategy", plan_strategies, p->strategy, r->e) ||
         plan_expect(top, "world", p->job.gpus, r->e) || json_object(top, "mesh", &mesh, r->e) ||
-        KEYS(&mesh, r->e, "p", "g", "os") || read_factor(r, &mesh, "p", &p->params) ||
-        read_factor(r, &mesh, "g", &p->grads) || read_factor(r, &mesh, "os", &p->states))
+        KEYS(&mesh, r->e, "p", "g", "os") || read_factor(r, &mesh, "p", &p->factor[PARAM]) ||
+        read_factor(r, &mesh, "g", &p->factor[GRAD]) ||
+        read_factor(r, &mesh, "os", &p->factor[STATE]))
         return -1;
+    if (placement_set_mesh(p, &why))
+        return json_err(&mesh, ERR_INVALID, r->e, "has factors that do not nest: %s", why.msg);
     return 0;
 }
 

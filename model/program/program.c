@@ -104,23 +104,67 @@ uint32_t group_member(const struct group *g, uint32_t base, uint32_t i)
     return r;
 }
 
-uint32_t program_shards(const struct program *p)
+uint32_t group_index(const struct group *g, uint32_t rank)
 {
-    return p->shards ? p->shards : p->world;
+    uint32_t index = 0, times = 1;
+
+    BUG_ON(g->members);
+    for (uint32_t k = 0; k < g->n_axes; k++) {
+        index += rank / g->stride[k] % g->size[k] * times;
+        times *= g->size[k];
+    }
+    return index;
 }
 
-uint32_t program_place(const struct program *p, uint32_t rank)
+struct group mesh_group(const struct mesh *m, axis_set over, const char *name)
 {
-    return p->shards ? rank % p->shards : rank;
+    struct group g = {.name = name, .n_members = mesh_size(m, over)};
+
+    for (int a = 0; a < AXIS_N; a++)
+        for (int k = 0; k < 2; k++) {
+            uint32_t size = m->axis[a].size[k], stride = m->axis[a].stride[k], i = g.n_axes;
+
+            if (!(over & AXES(a)) || size == 1)
+                continue;
+            for (; i > 0 && g.stride[i - 1] > stride; i--) {
+                g.size[i] = g.size[i - 1];
+                g.stride[i] = g.stride[i - 1];
+            }
+            g.size[i] = size;
+            g.stride[i] = stride;
+            g.n_axes++;
+        }
+    for (uint32_t k = 0; k + 1 < g.n_axes;) { /* neighbours of neighbours are neighbours */
+        if (g.stride[k + 1] != g.stride[k] * g.size[k]) {
+            k++;
+            continue;
+        }
+        g.size[k] *= g.size[k + 1];
+        g.n_axes--;
+        for (uint32_t i = k + 1; i < g.n_axes; i++) {
+            g.size[i] = g.size[i + 1];
+            g.stride[i] = g.stride[i + 1];
+        }
+    }
+    if (!g.n_axes) {
+        g.n_axes = 1;
+        g.size[0] = g.stride[0] = 1;
+    }
+    return g;
 }
 
-uint64_t segment_table_rooted(const struct segment_table *t, uint32_t unit, uint32_t place)
+uint32_t program_root(const struct program *p, const struct segment_table *t, uint32_t rank)
+{
+    return group_index(&p->groups[t->group], rank);
+}
+
+uint64_t segment_table_rooted(const struct segment_table *t, uint32_t unit, uint32_t root)
 {
     uint32_t u = t->n_units == 1 ? 0 : unit;
     uint64_t sum = 0;
 
     for (uint32_t k = t->start[u]; k < t->start[u + 1]; k++)
-        sum += t->segments[k].root == place ? t->segments[k].bytes : 0;
+        sum += t->segments[k].root == root ? t->segments[k].bytes : 0;
     return sum;
 }
 

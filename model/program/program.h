@@ -25,6 +25,7 @@
 
 #include "model/graph/graph.h"
 #include "model/plan/job.h"
+#include "model/plan/mesh.h"
 #include "model/tensors/model.h"
 
 #define PROGRAM_NONE UINT32_MAX
@@ -46,10 +47,11 @@ const char *stream_name(enum stream s);
 
 /* Ranks base + sum_i index_i * stride_i. A *group family*: every rank is in exactly one group of it, the one that agrees
  * with it in all other coordinates; the world is {1 axis, size W, stride 1}. */
+enum { GROUP_AXES = 2 * AXIS_N };
 struct group {
     const char *name;
     uint32_t n_axes;
-    uint32_t size[3], stride[3];
+    uint32_t size[GROUP_AXES], stride[GROUP_AXES];
     uint32_t n_members; /* product of sizes */
     const uint32_t
         *members; /* [n_members] ascending: a single group of these ranks instead, n_axes 0;
@@ -58,6 +60,10 @@ struct group {
 /* First rank of the group that `rank` is in, and the i-th of the group that starts there. */
 uint32_t group_base(const struct group *g, uint32_t rank);
 uint32_t group_member(const struct group *g, uint32_t base, uint32_t i);
+/* Number of the rank in its group: group_member(g, group_base(g, rank), group_index(g, rank)) is rank. */
+uint32_t group_index(const struct group *g, uint32_t rank);
+/* The ranks that differ in these coordinates of the mesh alone, in ascending order. */
+struct group mesh_group(const struct mesh *m, axis_set over, const char *name);
 
 /* ---- how much: tables ---- */
 
@@ -82,6 +88,7 @@ struct segment {
 };
 /* CSR by unit: segments[start[u] .. start[u+1]). */
 struct segment_table {
+    uint32_t group; /* the family whose members `root` numbers */
     uint32_t n_units;
     const uint32_t *start;
     const struct segment *segments;
@@ -130,7 +137,7 @@ enum size_rule {
     SIZE_CONST,    /* bytes */
     SIZE_BY_UNIT,  /* unit_bytes[unit] on every rank */
     SIZE_BY_RANK,  /* ranks */
-    SIZE_SEGMENTS, /* sum of the segments of the unit (table) that the rank's place roots */
+    SIZE_SEGMENTS, /* sum of the segments of the unit (table) that the rank roots */
     SIZE_BY_ITEM,  /* item_bytes[item of the work table] */
 };
 struct buffer {
@@ -294,7 +301,7 @@ struct program {
     const struct placement *place; /* [n_tensors], borrowed from the plan */
     struct known_buffers known;
     uint32_t world;
-    uint32_t shards; /* ranks that share one copy of what is cut; 0: all. See program_place() */
+    uint32_t distinct;      /* the other ranks hold and work what one of ranks [0, distinct) does */
     uint32_t gpus_per_node; /* of an NVLink domain: cluster_by_domain() */
     uint32_t n_micro;
     struct role *roles;
@@ -307,12 +314,10 @@ struct program {
     uint32_t n_roles, n_ops, n_loops, n_groups, n_buffers, n_segment_tables, n_work_tables;
 };
 
-/* Ranks that share one copy of what is cut: neighbours, world / shards copies. A rank's place is its number among them;
- * owners and roots are places. */
-uint32_t program_shards(const struct program *p);
-uint32_t program_place(const struct program *p, uint32_t rank);
-/* Bytes of the unit's segments that a place roots. */
-uint64_t segment_table_rooted(const struct segment_table *t, uint32_t unit, uint32_t place);
+/* Number of the rank among the roots of a table. */
+uint32_t program_root(const struct program *p, const struct segment_table *t, uint32_t rank);
+/* Bytes of the unit's segments that a root has. */
+uint64_t segment_table_rooted(const struct segment_table *t, uint32_t unit, uint32_t root);
 
 /* The call of an op for one item (by_item), else op->call. */
 struct kernel_call op_call(const struct program *p, const struct op *o, uint32_t item);

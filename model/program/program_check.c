@@ -114,7 +114,7 @@ static int check_collective(const struct program *p, const struct op *o, struct 
     if (c->group >= p->n_groups)
         BAD("op '%s' has no group", o->name);
     if (c->rooted && c->kind != COLL_ALL_REDUCE)
-        BAD("op '%s' is a %s of what places root, expected an all_reduce", o->name,
+        BAD("op '%s' is a %s of what ranks root, expected an all_reduce", o->name,
             coll_kind_name(c->kind));
     if ((segments || c->rooted) && c->table >= p->n_segment_tables)
         BAD("op '%s' uses segment table %u of %u", o->name, c->table, p->n_segment_tables);
@@ -234,8 +234,8 @@ int program_check(const struct program *p, struct err *e)
 {
     if (!p->world || !p->gpus_per_node || !p->n_micro)
         BAD("%u ranks, %u a node, %u micro-batches", p->world, p->gpus_per_node, p->n_micro);
-    if (p->shards && p->world % p->shards)
-        BAD("%u ranks in groups of %u", p->world, p->shards);
+    if (!p->distinct || p->distinct > p->world)
+        BAD("%u of %u ranks are distinct", p->distinct, p->world);
     if (check_roles(p, e) || check_names(p, e) || check_tables(p, e))
         return -1;
     for (uint32_t i = 0; i < p->n_groups; i++)

@@ -84,17 +84,19 @@ void traffic_even_ring(struct traffic_collect *c, uint64_t bytes)
     }
 }
 
-/* Rings of all-reduces, of what each place roots. O(segments + ranks that root). */
+/* Rings of all-reduces, of what each rank roots. O(segments + ranks that root). */
 static void rooted_rings(struct traffic_collect *c, const struct collective *k, uint32_t unit)
 {
     const struct segment_table *t = &c->p->segment_tables[k->table];
-    uint32_t u = t->n_units == 1 ? 0 : unit, shards = program_shards(c->p), n = c->g->n_members;
-    uint64_t *own = MEM_NEW(uint64_t, shards), each = dtype_bytes(k->wire, 1);
+    uint32_t u = t->n_units == 1 ? 0 : unit, n = c->g->n_members;
+    uint64_t *own = MEM_NEW(uint64_t, c->p->groups[t->group].n_members),
+             each = dtype_bytes(k->wire, 1);
 
     for (uint32_t i = t->start[u]; i < t->start[u + 1]; i++)
         own[t->segments[i].root] += t->segments[i].bytes;
     for (uint32_t rank = 0; rank < c->first; rank++) {
-        uint64_t bytes = 2 * (n - 1) * num_ceil_div(own[rank % shards] / each, n) * each;
+        uint64_t bytes =
+            2 * (n - 1) * num_ceil_div(own[program_root(c->p, t, rank)] / each, n) * each;
         int64_t b = (int64_t)bytes,
                 x = bytes ? (int64_t)traffic_cross(c, bytes,
                                                    traffic_on_node(c, group_base(c->g, rank), rank))

@@ -9,7 +9,7 @@
  * last sends the whole buffer once. A ring's bytes cross the nodes on rails: of what the g GPUs of a node send, 1/g
  * goes out by each of them, so a rank's share between nodes is sent/g (rounded up).
  *
- * An all-reduce of what places root: of every place's own bytes, as an even one of these.
+ * An all-reduce of what ranks root: of every rank's own bytes, as an even one of these.
  *
  * Segment collectives, M bytes in all, rank r roots M_r, range of n ranks:
  *   p2p           root sends M_r to each of the n-1 others itself.

@@ -232,9 +232,10 @@ int model_builder_finish(struct model_builder *b, struct err *e)
     memcpy(m->classes, b->classes, n * sizeof(*m->classes));
     m->total_params = m->embedding_params = 0;
     for (uint32_t i = 0; i < m->n_tensors; i++) {
-        const struct tensor *t = &m->tensors[i];
+        struct tensor *t = &m->tensors[i];
         const struct unit_class *c = &m->classes[m->units[t->unit].class_id];
 
+        t->at = m->total_params;
         if (t->numel == 0 && !m->names_only)
             return err_set(e, ERR_INVALID, "tensor '%s' has a dimension of 0", t->name);
         b->overflow |= !num_add(m->total_params, t->numel, &m->total_params);

@@ -133,6 +133,7 @@ struct tensor {
     int32_t expert; /* -1: not of an expert */
     bool is_matrix; /* a matrix optimizer updates it: model_set_matrix_roles */
     uint64_t numel;
+    uint64_t at;         /* elements of the model's tensors before it */
     uint64_t rows, cols; /* the matrix view: [shape[0], rest]; 1-D: rows = numel, cols = 1 */
 };
 

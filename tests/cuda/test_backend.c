@@ -120,8 +120,8 @@ static void tell(const struct setting *s, const struct outcome *x)
     snprintf(layout, sizeof(layout), "%s", s->layout);
     for (uint32_t r = 0; r < s->world; r++)
         sent = x->sent[r] > sent ? x->sent[r] : sent;
-    if (plan_shards(x->plan) < s->world)
-        snprintf(layout, sizeof(layout), "%s/%u", s->layout, plan_shards(x->plan));
+    if (placement_parts(x->plan, STATE) < s->world)
+        snprintf(layout, sizeof(layout), "%s/%u", s->layout, placement_parts(x->plan, STATE));
     printf("%-18s %-12s %-9s %5u %8llu %7llu %11llu %9llu %6llu %12llu  equal\n", layout,
            coll_algo_name(s->job.gather), s->model, s->world, (unsigned long long)c.kernels,
            (unsigned long long)c.copies, (unsigned long long)c.collectives,

@@ -174,7 +174,7 @@ static void expect(struct setting *s, struct arena *a)
 {
     static const struct model none = {.n_units = 1};
     const uint32_t start[2] = {0, s->n_segments};
-    struct segment_table table = {1, start, s->segments};
+    struct segment_table table = {.n_units = 1, .start = start, .segments = s->segments};
     struct group world = {.n_axes = 1, .size = {s->world}, .stride = {1}, .n_members = s->world};
     struct program p = {.model = &none,
                         .world = s->world,

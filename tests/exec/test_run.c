@@ -132,11 +132,13 @@ static void run(const struct setting *s, const char *layout, struct arena *a, st
     struct program *p = ARENA_NEW(a, struct program, 1);
     bool ddp = !strcmp(layout, "ddp");
     uint32_t groups = s->job.shard_group > 1 && !s->at_once ? s->job.shard_group : s->world;
-    const struct layout_reference ref = {s->every_micro, groups};
+    struct mesh mesh;
+    const struct layout_reference ref = {s->every_micro, groups < s->world ? &mesh : NULL};
     struct job j = s->job;
     struct err e = {0};
 
     memset(x, 0, sizeof(*x));
+    mesh_neighbours(&mesh, s->world, AXIS_D0, groups);
     j.shard_group = ddp ? 0 : j.shard_group;
     plans_make(plan, a, s->model, layout, &j, s->world, 4);
     if (ddp && (s->every_micro || groups < s->world) ? layout_lower_reference(plan, &ref, a, p, &e)

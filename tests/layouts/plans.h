@@ -111,7 +111,7 @@ static inline void plans_ideal_cluster(struct cluster *c, uint32_t gpus_per_node
 /* Owners: the k-th owned matrix goes to place (5k + unit) mod G, a unit's vectors to (3 unit + 1) mod G. */
 static inline void plans_owners(struct plan *p)
 {
-    uint32_t k = 0, n = plan_shards(p);
+    uint32_t k = 0, n = placement_parts(p, STATE);
 
     for (uint32_t i = 0; i < p->model.n_tensors; i++) {
         const struct tensor *t = &p->model.tensors[i];

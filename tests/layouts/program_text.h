@@ -73,7 +73,7 @@ static inline char *program_text(const struct program *p)
     struct strbuf b;
 
     strbuf_init(&b);
-    strbuf_printf(&b, "%u %u %u %u\n", p->world, p->shards, p->gpus_per_node, p->n_micro);
+    strbuf_printf(&b, "%u %u %u %u\n", p->world, p->distinct, p->gpus_per_node, p->n_micro);
     for (uint32_t i = 0; i < p->n_ops; i++) {
         program_show_op(&p->ops[i], &b);
         if (p->ops[i].guard.units)

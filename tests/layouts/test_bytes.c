@@ -1,5 +1,6 @@
 /* Closed byte formulas against the programs, for every layout, and against hand counts for one tiny case each. */
 #include "model/program/traffic.h"
+#include "tests/layouts/formulas.h"
 #include "tests/layouts/plans.h"
 
 #include "core/num.h"
@@ -42,7 +43,7 @@ static void agree(const char *model, const char *layout, const struct job *j, ui
     arena_init(&a);
     plans_make(&p, &a, model, layout, j, world, 8);
     plans_lower(&p, &a, &prog);
-    MUST(layout_find(p.layout)->formula(&p, formula, &e) == 0, "%s", e.msg);
+    formula_bytes(&p, formula);
     program_bytes(&prog, algo, bytes);
     for (uint32_t ph = 0; ph < PHASE_N; ph++)
         MUST(formula[ph] == bytes[ph],
@@ -150,7 +151,7 @@ START_TEST(padding_is_in_the_formula)
     j.gather = ALGO_PADDED;
     arena_init(&a);
     plans_make(&p, &a, "block:layers=2,hidden=2,ffn=4,heads=1", "owner", &j, 3, 8);
-    ck_assert(layout_find(p.layout)->formula(&p, formula, &e) == 0);
+    formula_bytes(&p, formula);
     ck_assert_uint_eq(formula[PHASE_FORWARD], 384);
     arena_release(&a);
     for (int m = 0; m < PLANS_N_MODELS; m++)
@@ -182,7 +183,7 @@ static void expect(const char *layout, const struct job *j, uint32_t world, uint
     ck_assert_uint_eq(p.model.total_params, 80);
     ck_assert_uint_eq(p.model.matrix_params, 64);
     plans_lower(&p, &a, &prog);
-    ck_assert(layout_find(p.layout)->formula(&p, formula, &e) == 0);
+    formula_bytes(&p, formula);
     program_bytes(&prog, ALGO_AUTO, bytes);
     for (int ph = 0; ph < PHASE_N; ph++) {
         MUST(formula[ph] == want[ph] && bytes[ph] == want[ph],

@@ -1,5 +1,6 @@
 /* hsdp and mics: bytes against the closed formula and by hand, what each rank holds and updates, which groups are refused. */
 #include "model/program/traffic.h"
+#include "tests/layouts/formulas.h"
 #include "tests/layouts/plans.h"
 
 #include "core/num.h"
@@ -44,7 +45,7 @@ static void agree(const char *model, const char *layout, const struct job *j, ui
     arena_init(&a);
     plans_make(&p, &a, model, layout, j, world, gpn);
     plans_lower(&p, &a, &prog);
-    MUST(layout_find(p.layout)->formula(&p, formula, &e) == 0, "%s", e.msg);
+    formula_bytes(&p, formula);
     totals(&prog, bytes);
     for (uint32_t ph = 0; ph < PHASE_N; ph++)
         MUST(formula[ph] == bytes[ph],

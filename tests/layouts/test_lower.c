@@ -693,6 +693,7 @@ END_TEST
 START_TEST(flat_slices_cut_where_the_count_says)
 {
     static const uint64_t p0[] = {5, 2}, p1[] = {2};
+    struct placement flat[2] = {{.rule = PLACE_FLAT}, {.rule = PLACE_FLAT}};
     struct unit_class c = {.kind = UNIT_LAYER, .name = "layer"};
     struct model_builder b;
     struct segment_table t;
@@ -708,7 +709,12 @@ START_TEST(flat_slices_cut_where_the_count_says)
     ck_assert(model_builder_finish(&b, &e) == 0);
     model_builder_release(&b);
     plan.world = 2;
-    ck_assert_uint_eq(part_slice(&plan), 6);
+    plan.cluster.gpus_per_node = 2;
+    plan.factor[PARAM] = plan.factor[GRAD] = (struct factor){1, 1};
+    plan.factor[STATE] = (struct factor){2, 1};
+    plan.place = flat;
+    ck_assert(placement_set_mesh(&plan, &e) == 0);
+    ck_assert_uint_eq(placement_slice(&plan, STATE), 6);
     buckets = part_buckets(&plan, 0, &a);
     t = part_slice_segments(&plan, buckets, DTYPE_BF16, &a);
     ck_assert_uint_eq(t.start[1], 2);

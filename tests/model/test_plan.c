@@ -362,7 +362,7 @@ static const struct {
      "job.shard_group is 0, but layout 'hsdp+owner' has 8"},
     {"hsdp+owner", "", "\"shard_group\": 4", "\"shard_group\": 8", "mesh.p is 4x1, but layout"},
     {"hsdp+owner", "\"mesh\"", "[4, 1]", "[8, 1]",
-     "mesh.p is 8x1, but layout 'hsdp+owner' has 4x1"},
+     "mesh has factors that do not nest: g=4x1 is no multiple of p=8x1"},
     {"hsdp+owner", "\"tensors\": [\n", "\"owner\", 1", "\"owner\", 4", "expected an owner below 4"},
     {"ddp", "", "\"shard_group\": 0", "\"shard_group\": 4", "only the whole world (8) with ddp"},
     {"owner", "", "ballast-plan", "ballast-flows", "has the format 'ballast-flows'"},

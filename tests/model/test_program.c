@@ -21,7 +21,7 @@ static void begin(uint32_t world, uint32_t n_micro)
     arena_init(&a);
     memset(&p, 0, sizeof(p));
     p.model = &model;
-    p.world = world;
+    p.world = p.distinct = world;
     p.gpus_per_node = 8;
     p.n_micro = n_micro;
     program_builder_init(&b, &p, &a);

@@ -333,7 +333,7 @@ START_TEST(a_folded_cache_says_the_same)
     arena_init(&arena);
     make(4, 16);
     cl.rail_optimised = true;
-    prog.shards = 2;
+    prog.distinct = 2;
     group = (struct group){.n_axes = 1, .size = {8}, .stride = {2}, .n_members = 8};
     segments[0].to_n = 8;
     segments[0].root = 1;

@@ -106,7 +106,7 @@ START_TEST(every_optimizer_is_planned_lowered_and_simulated_under_every_layout)
                     arena_release(&a);
                     continue;
                 }
-                states = num_ceil_div(all_states(&x.plan), plan_shards(&x.plan));
+                states = num_ceil_div(all_states(&x.plan), placement_parts(&x.plan, STATE));
                 MUST(x.pr.memory.parts[MEM_STATES] >= states &&
                          x.pr.memory.peak_bytes >= x.pr.memory.parts[MEM_STATES],
                      "%s %s: %llu of %llu", x.plan.layout_full, optimizer_name((enum optimizer)o),

@@ -430,7 +430,7 @@ static void toy(uint32_t k, int32_t prefetch)
     plan.cluster.device.n_sm = 4;
     plan.cluster.device.collective_sms = toy_collective_sms;
     plan.cluster.device.hbm_Bps = 1e18;
-    plan.world = prog.world = 2;
+    plan.world = prog.world = prog.distinct = 2;
     prog.model = &toy_model;
     prog.gpus_per_node = 8;
     prog.n_micro = 1;

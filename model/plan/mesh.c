@@ -1,0 +1,105 @@
+#include "model/plan/mesh.h"
+
+#include "core/num.h"
+
+#include <inttypes.h>
+
+static void set_axis(struct mesh *m, enum axis a, uint32_t in, uint32_t in_stride, uint32_t nodes,
+                     uint32_t node_stride)
+{
+    m->axis[a] = (struct mesh_axis){{in, nodes}, {in_stride, node_stride}};
+}
+
+void mesh_neighbours(struct mesh *m, uint32_t world, enum axis of, uint32_t n)
+{
+    m->world = world;
+    for (int a = 0; a < AXIS_N; a++)
+        set_axis(m, (enum axis)a, 1, 1, 1, 1);
+    set_axis(m, of, n, 1, 1, 1);
+    set_axis(m, AXIS_D3, world / n, n, 1, 1);
+}
+
+int mesh_nested(struct mesh *m, uint32_t world, uint32_t gpus_per_node, const struct factor cut[3],
+                struct err *e)
+{
+    static const char *const what[] = {"p", "g", "os"};
+    uint32_t node = (uint32_t)num_min(world, gpus_per_node), nodes = world / node;
+    struct factor inner = {1, 1}, outer;
+
+    if (world % node)
+        return err_set(e, ERR_INVALID,
+                       "%" PRIu32 " ranks do not fill nodes of %" PRIu32
+                       "; factors need whole nodes",
+                       world, node);
+    m->world = world;
+    for (int k = 0; k <= 3; k++) {
+        outer = k < 3 ? cut[k] : (struct factor){node, nodes};
+        if (!outer.in_node || !outer.nodes || outer.in_node % inner.in_node ||
+            outer.nodes % inner.nodes) {
+            if (k < 3)
+                return err_set(e, ERR_INVALID,
+                               "%s=%" PRIu32 "x%" PRIu32 " is no multiple of %s=%" PRIu32
+                               "x%" PRIu32 " in each direction",
+                               what[k], outer.in_node, outer.nodes, k ? what[k - 1] : "1x1",
+                               inner.in_node, inner.nodes);
+            return err_set(e, ERR_INVALID,
+                           "os=%" PRIu32 "x%" PRIu32 " does not divide %" PRIu32
+                           " GPUs in a node and %" PRIu32 " nodes",
+                           inner.in_node, inner.nodes, node, nodes);
+        }
+        set_axis(m, (enum axis)k, outer.in_node / inner.in_node, inner.in_node,
+                 outer.nodes / inner.nodes, node * inner.nodes);
+        inner = outer;
+    }
+    return 0;
+}
+
+uint32_t mesh_size(const struct mesh *m, axis_set over)
+{
+    uint32_t n = 1;
+
+    for (int a = 0; a < AXIS_N; a++)
+        if (over & AXES(a))
+            n *= m->axis[a].size[0] * m->axis[a].size[1];
+    return n;
+}
+
+uint32_t mesh_index(const struct mesh *m, uint32_t rank, axis_set over)
+{
+    uint32_t index = 0;
+
+    for (int a = 0; a < AXIS_N; a++) {
+        const struct mesh_axis *x = &m->axis[a];
+
+        if (over & AXES(a))
+            index = index * x->size[0] * x->size[1] + rank / x->stride[0] % x->size[0] +
+                    rank / x->stride[1] % x->size[1] * x->size[0];
+    }
+    return index;
+}
+
+uint32_t mesh_rank(const struct mesh *m, uint32_t index, axis_set over)
+{
+    uint32_t rank = 0;
+
+    for (int a = AXIS_N - 1; a >= 0; a--) {
+        const struct mesh_axis *x = &m->axis[a];
+        uint32_t n = x->size[0] * x->size[1], at = index % n;
+
+        if (!(over & AXES(a)))
+            continue;
+        rank += at % x->size[0] * x->stride[0] + at / x->size[0] * x->stride[1];
+        index /= n;
+    }
+    return rank;
+}
+
+uint32_t mesh_distinct(const struct mesh *m)
+{
+    uint32_t last = 0;
+
+    for (int a = 0; a < AXIS_D3; a++)
+        for (int k = 0; k < 2; k++)
+            last += (m->axis[a].size[k] - 1) * m->axis[a].stride[k];
+    return last + 1;
+}
