@@ -170,6 +170,15 @@ void placement_runs(const struct plan *p, uint32_t tensor, enum component c,
 
 /* ---- the mesh of a plan ---- */
 
+/* Axes that have more than one rank. */
+static axis_set cut_axes(const struct mesh *m, axis_set over)
+{
+    for (int a = 0; a < AXIS_N; a++)
+        if (mesh_size(m, AXES(a)) == 1)
+            over &= ~AXES(a);
+    return over;
+}
+
 int placement_set_mesh(struct plan *p, struct err *e)
 {
     static const enum axis first[COMPONENT_N] = {AXIS_D0, AXIS_D1, AXIS_D2};
@@ -177,19 +186,23 @@ int placement_set_mesh(struct plan *p, struct err *e)
     struct factor all = {(uint32_t)num_min(group, p->cluster.gpus_per_node),
                          (uint32_t)num_ceil_div(group, p->cluster.gpus_per_node)};
     int cut = COMPONENT_N; /* the first component that is cut over the shard group */
+    bool nested = false;
 
-    p->over[PARAM] = AXES(AXIS_D0);
-    p->over[GRAD] = p->over[PARAM] | AXES(AXIS_D1);
-    p->over[STATE] = p->over[GRAD] | AXES(AXIS_D2);
     for (int c = COMPONENT_N - 1; c >= 0; c--) {
         const struct factor *f = &p->factor[c];
 
         if (f->in_node == all.in_node && f->nodes == all.nodes && cut == c + 1)
             cut = c;
-        else if (factor_ranks(*f) != 1)
-            return mesh_nested(&p->mesh, p->world, p->cluster.gpus_per_node, p->factor, e);
+        else
+            nested |= factor_ranks(*f) != 1;
     }
-    mesh_neighbours(&p->mesh, p->world, cut < COMPONENT_N ? first[cut] : AXIS_D2,
-                    cut < COMPONENT_N ? group : 1);
+    if (nested && mesh_nested(&p->mesh, p->world, p->cluster.gpus_per_node, p->factor, e))
+        return -1;
+    if (!nested)
+        mesh_neighbours(&p->mesh, p->world, cut < COMPONENT_N ? first[cut] : AXIS_D2,
+                        cut < COMPONENT_N ? group : 1);
+    p->over[PARAM] = cut_axes(&p->mesh, AXES(AXIS_D0));
+    p->over[GRAD] = cut_axes(&p->mesh, AXES(AXIS_D0) | AXES(AXIS_D1));
+    p->over[STATE] = cut_axes(&p->mesh, AXES(AXIS_D0) | AXES(AXIS_D1) | AXES(AXIS_D2));
     return 0;
 }
