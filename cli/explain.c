@@ -95,7 +95,7 @@ static void try_overlap(struct search *s)
 
     if (base->world == 1)
         return;
-    if (l->shard_params) {
+    if (l->cut[PARAM]) {
         p.job.prefetch++;
         try_it(s, &p, false, arena_printf(s->a, "--prefetch %u", p.job.prefetch), NULL);
         p = again(s);

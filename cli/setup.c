@@ -682,7 +682,7 @@ int setup_check_used(struct setup *s, const char *const *layouts, size_t n, stru
         syncs |= layout_may_sync_last(l);
         refresh |= layout_refreshes(l);
         bucket |= layout_has_buckets(l, st);
-        cut |= l->shard_params;
+        cut |= l->cut[PARAM];
         s->some_have_groups |= layout_has_groups(l, s->job.optimizer);
     }
     arena_release(&a);

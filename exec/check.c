@@ -250,16 +250,6 @@ static int step_both(struct training *x, struct training *y, uint32_t s, struct 
     return status;
 }
 
-/* Does the program sum the gradients of each micro-batch over ranks before it adds them up? */
-static bool reduces_every_micro(const struct program *p)
-{
-    for (uint32_t i = 0; i < p->n_ops && p->n_micro > 1; i++)
-        if (p->ops[i].kind == OP_COLLECTIVE && p->ops[i].phase == PHASE_BACKWARD &&
-            p->ops[i].stream == STREAM_REDUCE && p->ops[i].guard.micro == WHEN_ALWAYS)
-            return true;
-    return false;
-}
-
 static int lower_ddp(const struct plan *plan, const struct layout_reference *as, struct arena *a,
                      struct plan **ddp, struct program *p, struct err *e)
 {
@@ -301,11 +291,9 @@ int check_run(const struct plan *plan, struct backend *backend, const struct run
     honest.fault = RUN_RIGHT;
     if (layout_lower(plan, a, &p, e))
         goto out;
-    c->every_micro = reduces_every_micro(&p);
-    as = (struct layout_reference){c->every_micro,
-                                   placement_parts(plan, GRAD) > 1 ? &plan->mesh : NULL};
-    c->group = as.mesh && mesh_size(as.mesh, AXES(AXIS_D3)) > 1 ? placement_parts(plan, GRAD)
-                                                                : plan->world;
+    layout_reference(plan, &as);
+    c->every_micro = as.every_micro;
+    c->group = as.n_levels > 1 ? mesh_size(as.mesh, as.level[0]) : plan->world;
     if (lower_ddp(plan, &as, a, &ddp, &q, e) || start(&x, plan, &p, backend, &asked, steps, a, e) ||
         start(&y, ddp, &q, backend, &honest, steps, a, e))
         goto out;

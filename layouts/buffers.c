@@ -154,7 +154,7 @@ static uint32_t unit_buffer(struct lower *l, const char *name, enum mem_part par
 /* A padded gather lands in n equal parts of the largest share before it is put in order. */
 static uint64_t padded_bytes(struct lower *l, uint32_t u)
 {
-    const struct segment_table *t = &l->p->segment_tables[l->move.gather_table];
+    const struct segment_table *t = &l->p->segment_tables[l->move.gather.table];
     uint64_t most = 0;
 
     for (uint32_t i = t->start[u]; i < t->start[u + 1]; i++) {
@@ -216,26 +216,27 @@ void step_buffers(struct lower *l)
     l->inputs = unit_buffer(l, "act.input", MEM_ACTIVATIONS, j->param_dtype, input_bytes);
     l->input_grads =
         unit_buffer(l, "grad.input", MEM_ACTIVATIONS, j->param_dtype, input_grad_bytes);
-    if (l->move.gather)
+    if (l->move.gather.group != PROGRAM_NONE)
         l->weights = unit_buffer(l, "gathered", MEM_GATHERED, j->param_dtype, gathered_bytes);
-    if (l->move.gather_table != PROGRAM_NONE && segment_algo_pads(j->gather))
+    if (l->move.gather.table != PROGRAM_NONE && segment_algo_pads(j->gather))
         l->padded = unit_buffer(l, "gather.padded", MEM_BUFFERS, j->param_dtype, padded_bytes);
     if (!l->move.full_grads) {
         l->grads = unit_buffer(l, "grads.unit", MEM_GRADS, j->grad_dtype, unit_grad_bytes);
-        if (l->move.grad_bytes)
-            l->grad_shard =
-                program_add_buffer(&l->b, &(struct buffer){.name = "grads.shard",
-                                                           .part = MEM_GRADS,
-                                                           .dtype = j->grad_dtype,
-                                                           .rule = SIZE_BY_UNIT,
-                                                           .unit_bytes = l->move.grad_bytes});
-        if (l->move.grad_table != PROGRAM_NONE)
+        if (l->move.reduce.even)
+            l->grad_shard = program_add_buffer(
+                &l->b, &(struct buffer){.name = "grads.shard",
+                                        .part = MEM_GRADS,
+                                        .dtype = j->grad_dtype,
+                                        .rule = SIZE_BY_UNIT,
+                                        .unit_bytes = part_even_bytes(l->plan, l->move.reduce.to,
+                                                                      j->grad_dtype, 1, l->a)});
+        if (l->move.reduce.table != PROGRAM_NONE)
             l->grad_owned =
                 program_add_buffer(&l->b, &(struct buffer){.name = "grads.owned",
                                                            .part = MEM_GRADS,
                                                            .dtype = j->grad_dtype,
                                                            .rule = SIZE_SEGMENTS,
-                                                           .table = l->move.grad_table});
+                                                           .table = l->move.reduce.table});
     }
     carried_buffers(l);
     l->values = arena_alloc(l->a, l->m->n_classes, sizeof(*l->values));

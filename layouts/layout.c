@@ -2,14 +2,10 @@
 
 #include "core/num.h"
 #include "core/suggest.h"
-#include "layouts/families.h"
 #include "model/plan/optimizers.h"
 
 #include <string.h>
 #include <strings.h>
-
-const struct layout *const layouts_all[] = {
-    &layout_ddp, &layout_zero1, &layout_zero2, &layout_zero3, &layout_hsdp, &layout_mics, NULL};
 
 const struct layout_alias layout_aliases[] = {{"zero1-owner", "zero1+owner"},
                                               {"zero2-owner", "zero2+owner"},
@@ -189,17 +185,17 @@ bool layout_has_groups(const struct layout *l, enum optimizer o)
 
 bool layout_has_buckets(const struct layout *l, enum strategy s)
 {
-    return !l->shard_params && s != STRATEGY_OWNER;
+    return l->buckets && s != STRATEGY_OWNER;
 }
 
 bool layout_refreshes(const struct layout *l)
 {
-    return l->shard_states && !l->shard_params;
+    return l->cut[STATE] && !l->cut[PARAM];
 }
 
 bool layout_may_sync_last(const struct layout *l)
 {
-    return l->shard_grads && l->shard_params;
+    return l->cut[GRAD] && l->cut[PARAM];
 }
 
 int layout_groups(const struct layout *l, const struct job *j, uint32_t gpus_per_node,
@@ -244,7 +240,7 @@ static void drop_unused(struct plan *plan, const struct layout *l)
         j->overlap_reduce = OVERLAP_AUTO;
     j->overlap_refresh &= layout_refreshes(l);
     j->sync_last &= layout_may_sync_last(l);
-    j->reshard_never &= l->shard_params;
+    j->reshard_never &= l->cut[PARAM];
     j->ns_symmetric &= row->newton_schulz && plan->strategy != STRATEGY_STOCK;
     if (!row->newton_schulz || !local)
         j->ns_batch = 0;
@@ -275,9 +271,8 @@ int layout_place(struct plan *plan, struct arena *a, struct err *e)
     group = plan->job.shard_group ? plan->job.shard_group : plan->world;
     all.in_node = (uint32_t)num_min(group, plan->cluster.gpus_per_node);
     all.nodes = (uint32_t)num_ceil_div(group, plan->cluster.gpus_per_node);
-    plan->factor[PARAM] = l->shard_params ? all : one;
-    plan->factor[GRAD] = l->shard_grads ? all : one;
-    plan->factor[STATE] = l->shard_states ? all : one;
+    for (int c = 0; c < COMPONENT_N; c++)
+        plan->factor[c] = l->cut[c] ? all : one;
     if (placement_set_mesh(plan, e))
         return err_prefix(e, "mesh");
     plan->place = ARENA_NEW(a, struct placement, m->n_tensors);
@@ -297,13 +292,4 @@ int layout_place(struct plan *plan, struct arena *a, struct err *e)
             p->rule = plan->strategy == STRATEGY_OWNER ? PLACE_CHUNK : l->rule;
     }
     return 0;
-}
-
-int layout_lower(const struct plan *plan, struct arena *a, struct program *p, struct err *e)
-{
-    const struct layout *l = layout_find(plan->layout);
-
-    if (!l)
-        return err_set(e, ERR_UNKNOWN, "unknown layout '%s'", plan->layout);
-    return l->lower(plan, a, p, e);
 }

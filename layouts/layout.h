@@ -1,6 +1,7 @@
-/* layouts/layout.h - the layouts: who holds what, and when it moves. One file a family, one row of the table a layout.
+/* layouts/layout.h - the layouts: who holds what, and when it moves. One row of the table a layout.
  *
- * A layout is a pure function of (plan, cluster): no GLPK, no clock, no I/O. To add one: write its file, add its row.
+ * A layout is a pure function of (plan, cluster): no GLPK, no clock, no I/O. To add one: add its row (layouts/rows.c), and
+ * what a step has to do for it that no other needs (layouts/lower.c).
  */
 #ifndef BALLAST_LAYOUTS_LAYOUT_H
 #define BALLAST_LAYOUTS_LAYOUT_H
@@ -22,11 +23,9 @@ struct layout {
     uint32_t allowed;       /* bit mask of 1u << enum strategy */
     enum place_rule rule;   /* how tensors are cut that no rank owns */
     enum group_rule groups;
-    bool shard_params, shard_grads, shard_states; /* factor = the shard group, else 1 x 1 */
-    /* Lower a complete plan (places, owners) into a program in arena a. */
-    int (*lower)(const struct plan *plan, struct arena *a, struct program *p, struct err *e);
-    /* The closed formula: bytes that all ranks together send in a step, by phase; no look at the program. */
-    int (*formula)(const struct plan *plan, uint64_t bytes[PHASE_N], struct err *e);
+    bool cut[COMPONENT_N];    /* over the shard group; else whole on every rank */
+    bool buckets;             /* whole gradients are reduced in calls of job.bucket_bytes */
+    enum stream level_stream; /* of what follows the reduction in the last micro-batch */
 };
 
 /* All layouts, NULL-terminated. */
@@ -104,15 +103,21 @@ int layout_check(const struct plan *plan, struct err *e);
 /* plan_load(), then layout_check(). */
 int layout_load_plan(const char *path, struct arena *a, struct plan *plan, struct err *e);
 
+/* Lowers a complete plan (places, owners) to a program in arena a. */
 int layout_lower(const struct plan *plan, struct arena *a, struct program *p, struct err *e);
 
 /* What exec's proof compares with: a ddp plan whose gradients are the same sums in the layout's order. */
 struct layout_reference {
     bool
         every_micro; /* all-reduced before they are added up, as by layouts that cannot keep whole gradients */
-    const struct mesh
-        *mesh; /* of the layout: summed over all its axes but d3, and what comes out over d3 */
+    /* Summed over the first set of axes of the layout's mesh, what comes out over the next, and so on: none or one is a
+     * sum over all ranks at once. */
+    const struct mesh *mesh; /* borrowed from the layout's plan */
+    uint32_t n_levels;
+    axis_set level[3];
 };
+void layout_reference(const struct plan *plan, struct layout_reference *as);
+/* `plan` is ddp's, of the same world. */
 int layout_lower_reference(const struct plan *plan, const struct layout_reference *as,
                            struct arena *a, struct program *p, struct err *e);
 

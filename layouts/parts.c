@@ -10,45 +10,24 @@ uint64_t part_unit_bytes(const struct plan *plan, uint32_t unit, enum dtype d)
     return dtype_bytes(d, plan->model.units[unit].numel);
 }
 
-uint64_t part_chunk_bytes(const struct plan *plan, uint32_t unit, enum component c, enum dtype d)
-{
-    const struct unit *u = &plan->model.units[unit];
-    uint64_t sum = 0;
-
-    for (uint32_t i = u->first; i < u->first + u->n; i++)
-        if (plan->place[i].rule == PLACE_CHUNK)
-            sum += placement_rows(plan, &plan->model.tensors[i], c) * plan->model.tensors[i].cols;
-    return dtype_bytes(d, sum);
-}
-
-uint64_t *part_chunk_table(const struct plan *plan, enum component c, enum dtype d, uint64_t times,
-                           struct arena *a)
+uint64_t *part_even_bytes(const struct plan *plan, enum component c, enum dtype d, uint64_t times,
+                          struct arena *a)
 {
     uint64_t *v = ARENA_NEW(a, uint64_t, plan->model.n_units), sum = 0;
 
-    for (uint32_t u = 0; u < plan->model.n_units; u++)
-        sum += v[u] = part_chunk_bytes(plan, u, c, d) * times;
-    return sum ? v : NULL;
-}
+    for (uint32_t u = 0; u < plan->model.n_units; u++) {
+        const struct unit *unit = &plan->model.units[u];
+        uint64_t elements = 0;
 
-uint64_t part_owned_bytes(const struct plan *plan, uint32_t unit, enum dtype d)
-{
-    const struct unit *u = &plan->model.units[unit];
-    uint64_t sum = 0, most = 0;
-
-    for (uint32_t i = u->first; i < u->first + u->n; i++) {
-        uint64_t mine = 0;
-
-        if (plan->place[i].rule != PLACE_OWNER)
-            continue;
-        sum += plan->model.tensors[i].numel;
-        for (uint32_t k = u->first; k < u->first + u->n && segment_algo_pads(plan->job.gather); k++)
-            if (plan->place[k].rule == PLACE_OWNER && plan->place[k].owner == plan->place[i].owner)
-                mine += plan->model.tensors[k].numel;
-        most = num_max(most, mine);
+        for (uint32_t i = unit->first; i < unit->first + unit->n; i++)
+            if (placement_parts(plan, c) == 1)
+                elements += plan->model.tensors[i].numel;
+            else if (plan->place[i].rule == PLACE_CHUNK)
+                elements +=
+                    placement_rows(plan, &plan->model.tensors[i], c) * plan->model.tensors[i].cols;
+        sum += v[u] = dtype_bytes(d, elements) * times;
     }
-    return dtype_bytes(d, segment_algo_pads(plan->job.gather) ? most * placement_parts(plan, STATE)
-                                                              : sum);
+    return sum ? v : NULL;
 }
 
 /* ---- segment tables ---- */

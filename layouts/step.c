@@ -6,13 +6,20 @@
 
 /* ---- begin ---- */
 
-uint32_t lower_group(struct lower *l, const struct mesh *m, axis_set over, const char *name)
+uint32_t lower_group(struct lower *l, const struct mesh *m, axis_set over)
 {
-    struct group g = mesh_group(m, over, name);
+    struct group g = mesh_group(m, over, over == AXES(AXIS_D3) ? "replicas" : "shards");
 
     if (g.n_members == 1)
         return PROGRAM_NONE;
-    return g.n_members == l->n ? l->world : program_add_group(&l->b, &g);
+    for (uint32_t i = 0; i < l->p->n_groups; i++) {
+        const struct group *x = &l->p->groups[i];
+
+        if (x->n_axes == g.n_axes && !memcmp(x->size, g.size, sizeof(g.size)) &&
+            !memcmp(x->stride, g.stride, sizeof(g.stride)))
+            return i;
+    }
+    return program_add_group(&l->b, &g);
 }
 
 int lower_begin(struct lower *l, const struct plan *plan, struct arena *a, struct program *p,
@@ -23,6 +30,7 @@ int lower_begin(struct lower *l, const struct plan *plan, struct arena *a, struc
     memset(l, 0, sizeof(*l));
     memset(p, 0, sizeof(*p));
     l->plan = plan;
+    l->layout = layout_find(plan->layout);
     l->m = &plan->model;
     l->j = &plan->job;
     l->n = plan->world;
@@ -48,15 +56,12 @@ int lower_begin(struct lower *l, const struct plan *plan, struct arena *a, struc
         &l->b, &(struct group){
                    .name = "world", .n_axes = 1, .size = {l->n}, .stride = {1}, .n_members = l->n});
     l->shards = placement_parts(plan, STATE);
-    l->shard = lower_group(l, &plan->mesh, plan->over[STATE], "shards");
-    l->replica = lower_group(l, &plan->mesh, AXES(AXIS_D3), "replicas");
-    l->move = (struct movement){.gather_table = PROGRAM_NONE,
-                                .reduce_group = l->shard,
-                                .reduce_after = l->n > 1 && job_reduces_after(l->j),
-                                .reduce_table = PROGRAM_NONE,
-                                .grad_table = PROGRAM_NONE,
-                                .reduce_kind = COLL_REDUCE_SCATTER,
-                                .reduce_algo = l->j->gather};
+    l->shard = lower_group(l, &plan->mesh, plan->over[STATE]);
+    l->move = (struct movement){.gather = redistribute_nothing(),
+                                .reduce = redistribute_nothing(),
+                                .reduce_after = l->n > 1 && job_reduces_after(l->j)};
+    for (int d = 0; d < DTYPE_N; d++)
+        l->owner_table[d] = PROGRAM_NONE;
     l->params = l->states = l->master = PROGRAM_NONE;
     l->padded = l->weights = l->inputs = l->input_grads = l->grads = l->grad_shard = l->grad_owned =
         l->held = l->eager = PROGRAM_NONE;
@@ -72,97 +77,94 @@ int lower_begin(struct lower *l, const struct plan *plan, struct arena *a, struc
 
 /* ---- gathers and reductions ---- */
 
-/* The collectives of a unit's gather, after a mark that waits and reserves. Ids into ops[]; returns how many. */
-static uint32_t emit_gather(struct lower *l, enum phase phase, const bool *units, uint32_t ops[2])
+static bool cuts_params(const struct lower *l)
 {
-    const char *name = phase == PHASE_FORWARD ? "gather.forward" : "gather.backward";
-    struct emit x;
-    uint32_t n = 0;
+    return l->move.gather.group != PROGRAM_NONE;
+}
 
-    emit_init(&x, name, OP_COLLECTIVE, phase, STREAM_GATHER);
-    x.op.guard.units = units;
-    emit_operand(&x, l->params, OPERAND_WHOLE, ACCESS_READ);
-    emit_operand(&x, l->weights, OPERAND_WHOLE, ACCESS_WRITE);
-    emit_life(&x, l->padded, 0, false);
-    emit_life(&x, l->padded, 0, true);
-    x.op.coll = (struct collective){.kind = COLL_SEGMENT_GATHER,
-                                    .group = l->shard,
-                                    .algo = l->j->gather,
-                                    .table = l->move.gather_table,
-                                    .wire = l->j->param_dtype,
-                                    .peer_op = PROGRAM_NONE};
-    if (l->move.gather_table != PROGRAM_NONE)
-        ops[n++] = emit_add(l, &x);
-    x.op.n_lives = 0;
-    x.op.name = l->move.gather_table != PROGRAM_NONE ? arena_printf(l->a, "%s.tail", name) : name;
-    x.op.coll.kind = COLL_ALL_GATHER;
-    x.op.coll.table = PROGRAM_NONE;
-    x.op.coll.unit_bytes = l->move.gather_bytes;
-    if (l->move.gather_bytes)
-        ops[n++] = emit_add(l, &x);
+/* The collectives of a unit's gather, after a mark that waits and reserves. Ids into ids[]; returns how many. */
+static uint32_t emit_gather(struct lower *l, enum phase phase, const bool *units, uint32_t ids[2])
+{
+    struct op ops[2];
+    uint32_t n = exchange_ops(l, &l->move.gather,
+                              phase == PHASE_FORWARD ? "gather.forward" : "gather.backward", ops);
+
+    for (uint32_t i = 0; i < n; i++) {
+        struct emit x;
+
+        emit_init(&x, ops[i].name, OP_COLLECTIVE, phase, STREAM_GATHER);
+        x.op.guard.units = units;
+        x.op.coll = ops[i].coll;
+        x.op.coll.moved.from_buffer = l->params;
+        x.op.coll.moved.to_buffer = l->weights;
+        emit_operand(&x, l->params, OPERAND_WHOLE, ACCESS_READ);
+        emit_operand(&x, l->weights, OPERAND_WHOLE, ACCESS_WRITE);
+        if (x.op.coll.table != PROGRAM_NONE) {
+            emit_life(&x, l->padded, 0, false);
+            emit_life(&x, l->padded, 0, true);
+        }
+        ids[i] = emit_add(l, &x);
+    }
     return n;
+}
+
+/* Where reduced gradients of an exchange's operation are: among whole ones, or the rank's parts alone. */
+static uint32_t reduced_buffer(const struct lower *l, const struct collective *k)
+{
+    return l->move.full_grads ? l->grads : k->table != PROGRAM_NONE ? l->grad_owned : l->grad_shard;
 }
 
 /* A unit's, after `begin`. */
 static void emit_reduce(struct lower *l, uint32_t begin)
 {
-    struct emit x;
+    struct op ops[2];
+    uint32_t n = exchange_ops(l, &l->move.reduce, "reduce", ops);
 
     l->n_reduce = 0;
-    emit_init(&x, "reduce", OP_COLLECTIVE, PHASE_BACKWARD, STREAM_REDUCE);
-    x.op.guard.micro = l->move.reduce_when;
-    emit_wait(&x, begin, 0, 0);
-    emit_operand(&x, l->grads, OPERAND_WHOLE, ACCESS_READ);
-    x.op.coll = (struct collective){.kind = COLL_SEGMENT_REDUCE,
-                                    .group = l->move.reduce_group,
-                                    .algo = l->move.reduce_algo,
-                                    .table = l->move.reduce_table,
-                                    .piece_bytes = l->move.piece_bytes,
-                                    .wire = l->j->grad_dtype,
-                                    .peer_op = PROGRAM_NONE};
-    emit_operand(&x, l->grad_owned, OPERAND_WHOLE, ACCESS_ADD);
-    if (l->move.reduce_table != PROGRAM_NONE)
+    for (uint32_t i = 0; i < n; i++) {
+        struct emit x;
+
+        emit_init(&x, ops[i].name, OP_COLLECTIVE, PHASE_BACKWARD, STREAM_REDUCE);
+        x.op.guard.micro = l->move.reduce_when;
+        x.op.coll = ops[i].coll;
+        x.op.coll.moved.from_buffer = l->grads;
+        x.op.coll.moved.to_buffer = reduced_buffer(l, &ops[i].coll);
+        x.op.coll.moved.adds = !l->move.full_grads;
+        emit_wait(&x, begin, 0, 0);
+        emit_operand(&x, l->grads, OPERAND_WHOLE, ACCESS_READ);
+        if (!l->move.full_grads)
+            emit_operand(&x, x.op.coll.moved.to_buffer, OPERAND_WHOLE, ACCESS_ADD);
         l->reduce[l->n_reduce++] = emit_add(l, &x);
-    if (!l->move.reduce_bytes)
-        return;
-    x.op.n_operands = 1;
-    emit_operand(&x, l->grad_shard, OPERAND_WHOLE, ACCESS_ADD);
-    x.op.name = l->move.reduce_table != PROGRAM_NONE ? "reduce.tail" : "reduce";
-    x.op.coll.kind = l->move.reduce_kind;
-    x.op.coll.table = PROGRAM_NONE;
-    x.op.coll.unit_bytes = l->move.reduce_bytes;
-    l->reduce[l->n_reduce++] = emit_add(l, &x);
+    }
 }
 
-/* What the last micro-batch leaves in the shards, over the copies: each rank with those in its place of the others, in place
- * (in shards of their own, or among whole gradients). Waits for the unit's reductions, of which one may move nothing. */
-static void emit_replicate(struct lower *l)
+/* What the last micro-batch left, reduced again in place, level after level: each waits for the operations of the one
+ * before, of which one may move nothing. */
+static void emit_levels(struct lower *l)
 {
-    bool owned = l->move.grad_table != PROGRAM_NONE;
-    struct emit x;
+    for (uint32_t k = 0; k < l->move.n_levels; k++) {
+        const struct exchange *level = &l->move.level[k];
+        const char *name = level->from != level->to ? "reduce.states"
+                           : k == 0                 ? "replicate"
+                                                    : arena_printf(l->a, "replicate.%u", k + 1);
+        uint32_t n_waits = l->n_reduce;
+        struct op ops[2];
+        uint32_t n = exchange_ops(l, level, name, ops);
 
-    emit_init(&x, "replicate", OP_COLLECTIVE, PHASE_BACKWARD, l->move.replicate);
-    x.op.guard.micro = WHEN_LAST;
-    for (uint32_t i = 0; i < l->n_reduce; i++)
-        emit_wait(&x, l->reduce[i], 0, 0);
-    x.op.coll = (struct collective){.kind = COLL_ALL_REDUCE,
-                                    .group = l->replica,
-                                    .table = l->move.grad_table,
-                                    .rooted = true,
-                                    .wire = l->j->grad_dtype,
-                                    .peer_op = PROGRAM_NONE};
-    emit_operand(&x, l->move.full_grads ? l->grads : l->grad_owned, OPERAND_WHOLE, ACCESS_ADD);
-    if (owned)
-        l->reduce[l->n_reduce++] = emit_add(l, &x);
-    if (!l->move.grad_bytes)
-        return;
-    x.op.n_operands = 0;
-    emit_operand(&x, l->move.full_grads ? l->grads : l->grad_shard, OPERAND_WHOLE, ACCESS_ADD);
-    x.op.name = owned ? "replicate.tail" : "replicate";
-    x.op.coll.table = PROGRAM_NONE;
-    x.op.coll.rooted = false;
-    x.op.coll.unit_bytes = l->move.grad_bytes;
-    l->reduce[l->n_reduce++] = emit_add(l, &x);
+        for (uint32_t i = 0; i < n; i++) {
+            struct emit x;
+
+            emit_init(&x, ops[i].name, OP_COLLECTIVE, PHASE_BACKWARD, l->move.level_stream);
+            x.op.guard.micro = WHEN_LAST;
+            x.op.coll = ops[i].coll;
+            x.op.coll.moved.from_buffer = x.op.coll.moved.to_buffer =
+                reduced_buffer(l, &ops[i].coll);
+            for (uint32_t w = 0; w < n_waits; w++)
+                emit_wait(&x, l->reduce[w], 0, 0);
+            emit_operand(&x, x.op.coll.moved.to_buffer, OPERAND_WHOLE, ACCESS_ADD);
+            l->reduce[l->n_reduce++] = emit_add(l, &x);
+        }
+    }
 }
 
 /* ---- forward and backward ---- */
@@ -175,7 +177,7 @@ static void emit_copies(struct lower *l, enum phase phase, const char *what, con
     enum framework f = l->j->framework;
     struct emit x;
 
-    if (!l->move.gather || (f != FRAMEWORK_FSDP2 && f != FRAMEWORK_FSDP2_COMPILED))
+    if (!cuts_params(l) || (f != FRAMEWORK_FSDP2 && f != FRAMEWORK_FSDP2_COMPILED))
         return;
     for (uint32_t c = 0; c < l->m->n_classes; c++) {
         uint64_t bytes = part_unit_bytes(l->plan, unit_of_class(l, c), d);
@@ -203,7 +205,7 @@ static void forward_loop(struct lower *l, const struct class_lives *classes)
     struct emit x;
 
     program_open_loop(&l->b, &(struct loop){.kind = LOOP_UNIT, .end = l->m->n_units});
-    if (l->move.gather) {
+    if (cuts_params(l)) {
         emit_init(&x, "gather.forward.begin", OP_MARK, PHASE_FORWARD, STREAM_GATHER);
         emit_life(&x, l->weights, 0, false);
         first = emit_add(l, &x);
@@ -227,13 +229,13 @@ static void forward_loop(struct lower *l, const struct class_lives *classes)
     emit_init(&x, "forward.end", OP_MARK, PHASE_FORWARD, STREAM_COMPUTE);
     x.op.purpose = PURPOSE_UNIT_DONE;
     l->forward_end = emit_add(l, &x);
-    if (l->move.gather && !l->j->reshard_never) {
+    if (cuts_params(l) && !l->j->reshard_never) {
         emit_init(&x, "forward.release", OP_MARK, PHASE_FORWARD, STREAM_COMPUTE);
         x.op.guard.units = l->not_kept;
         emit_life(&x, l->weights, 0, true);
         emit_add(l, &x);
     }
-    if (l->move.gather) /* gathers run `prefetch` units ahead of compute */
+    if (cuts_params(l)) /* gathers run `prefetch` units ahead of compute */
         program_op_wait(
             &l->b, first,
             (struct wait){.op = l->forward_end, .d_unit = -1 - (int32_t)l->j->prefetch});
@@ -274,8 +276,7 @@ static uint32_t backward_begin(struct lower *l, const uint32_t *gathers, uint32_
 static void reduce_whole(struct lower *l, uint32_t begin)
 {
     emit_reduce(l, begin);
-    if (l->move.replicate != STREAM_COMPUTE)
-        emit_replicate(l);
+    emit_levels(l);
 }
 
 /* ... all in a row when backward is done with the last unit. */
@@ -307,8 +308,8 @@ static void reduce_cut(struct lower *l, uint32_t begin)
     if (x.op.n_lives)
         emit_add(l, &x);
     emit_reduce(l, l->backward_end);
-    if (l->move.replicate == STREAM_REDUCE)
-        emit_replicate(l);
+    if (l->move.level_stream == STREAM_REDUCE)
+        emit_levels(l);
     emit_init(&x, "reduce.end", OP_MARK, PHASE_BACKWARD, STREAM_REDUCE);
     emit_wait(&x, l->backward_end, 0, 0);
     l->reduce[0] = emit_add(l, &x);
@@ -322,8 +323,8 @@ static void reduce_cut(struct lower *l, uint32_t begin)
     /* ... and its last backward hook all of them: the next micro-batch starts with nothing in flight */
     program_op_wait(&l->b, l->forward_begin, (struct wait){.op = l->reduce[0], .d_micro = -1});
     program_op_wait(&l->b, l->forward_begin, (struct wait){.op = last, .d_micro = -1});
-    if (l->move.replicate == STREAM_ALL_REDUCE)
-        emit_replicate(l);
+    if (l->move.level_stream == STREAM_ALL_REDUCE)
+        emit_levels(l);
     for (uint32_t i = 0; i < l->n_reduce && l->move.reduce_after; i++)
         program_op_wait(&l->b, begin, (struct wait){.op = l->reduce[i], .d_unit = +1});
 }
@@ -336,7 +337,7 @@ static void backward_loop(struct lower *l, const struct class_lives *classes)
 
     program_open_loop(&l->b,
                       &(struct loop){.kind = LOOP_UNIT, .end = l->m->n_units, .descending = true});
-    if (l->move.gather && !l->j->reshard_never) {
+    if (cuts_params(l) && !l->j->reshard_never) {
         emit_init(&x, "gather.backward.begin", OP_MARK, PHASE_BACKWARD, STREAM_GATHER);
         x.op.guard.units = l->not_kept;
         emit_wait(&x, l->forward_end, +1, 0); /* not before forward is past it */
@@ -369,7 +370,7 @@ static void backward_loop(struct lower *l, const struct class_lives *classes)
     }
     emit_init(&x, "backward.end", OP_MARK, PHASE_BACKWARD, STREAM_COMPUTE);
     emit_life(&x, l->inputs, 0, true);
-    if (l->move.gather)
+    if (cuts_params(l))
         emit_life(&x, l->weights, 0, true);
     if (!l->move.full_grads) /* FSDP2 keeps the input of a reduction until the next unit's is due */
         emit_life(&x, l->grads, +1, true);
@@ -408,7 +409,7 @@ void lower_forward_backward(struct lower *l)
     forward_loop(l, classes);
     backward_loop(l, classes);
     program_close_loop(&l->b);
-    if (l->move.gather) /* the next micro-batch gathers a unit when the last one has released it */
+    if (cuts_params(l)) /* the next micro-batch gathers a unit when the last one has released it */
         program_op_wait(&l->b, first_gather, (struct wait){.op = l->backward_end, .d_micro = -1});
 }
 

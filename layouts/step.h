@@ -1,4 +1,4 @@
-/* layouts/step.h - the part of a step that layouts share: forward, backward, and the optimizer's pieces.
+/* layouts/step.h - the pieces of a step: forward, backward, and the optimizer's.
  *
  * A layout says what moves (struct movement) and calls the pieces in order; the pieces emit operations, waits and
  * buffer lives into one program. Streams as in FSDP2: units are gathered ahead on the gather stream (`prefetch` units
@@ -7,34 +7,25 @@
 #ifndef BALLAST_LAYOUTS_STEP_H
 #define BALLAST_LAYOUTS_STEP_H
 
-#include "layouts/layout.h"
+#include "layouts/redistribute.h"
 
-/* What moves for a unit. Even parts go by all-gather and reduce-scatter (or all-reduce), owner parts by segments; a unit
- * may have both. All tables are indexed by unit; an empty row means that nothing moves. */
+/* What moves in a step, and when. */
 struct movement {
-    bool gather;                  /* parameters are cut: gather in forward and backward */
-    const uint64_t *gather_bytes; /* [n_units] even, padded, or NULL */
-    uint32_t gather_table;        /* segment table or PROGRAM_NONE */
-    const uint64_t *reduce_bytes; /* [n_units] even, or NULL */
-    enum coll_algo reduce_algo;   /* of the segments; the job's `gather` where they are owners' */
-    enum coll_kind reduce_kind;   /* of the even part: ALL_REDUCE or REDUCE_SCATTER */
-    uint32_t reduce_group;        /* the shard group, or all ranks */
-    uint32_t reduce_table;        /* segment table or PROGRAM_NONE */
-    uint64_t piece_bytes;         /* bucket of the reduction; 0: one call a unit */
-    enum when reduce_when;        /* every micro-batch, or the last */
-    bool reduce_after;            /* nothing computes beside reductions (job_reduces_after()) */
-    bool full_grads;              /* gradients of all parameters stay on every rank */
-    const uint64_t *grad_bytes;   /* [n_units] even part of a rank's reduced gradients of a unit */
-    uint32_t
-        grad_table; /* ... and its owned part (segments in gradient bytes), or PROGRAM_NONE. Where
-                            * gradients stay whole both are read for `replicate` alone */
-    /* The last micro-batch's reduced gradients are all-reduced over the copies, on this stream; COMPUTE: there is one copy,
-     * or reduce_group has all ranks. */
-    enum stream replicate;
+    struct exchange
+        gather; /* parameters of a unit, in forward and backward; group PROGRAM_NONE: they are whole */
+    struct exchange reduce; /* gradients of a unit or bucket */
+    enum when reduce_when;  /* every micro-batch, or the last */
+    bool reduce_after;      /* nothing computes beside reductions (job_reduces_after()) */
+    bool full_grads; /* gradients of all parameters stay on every rank, and are reduced in place */
+    /* What the last micro-batch leaves is reduced again: to the parts of the states, then over the replicas. */
+    struct exchange level[2];
+    uint32_t n_levels;
+    enum stream level_stream;
 };
 
 struct lower {
     const struct plan *plan;
+    const struct layout *layout;
     const struct model *m;
     const struct job *j;
     uint32_t n;      /* world size */
@@ -44,11 +35,11 @@ struct lower {
     struct program_builder b;
     struct unit_graph *graphs; /* [n_classes] */
     struct movement move;
-    /* groups: all ranks; those that share a copy (PROGRAM_NONE: each has one); those in the same place of different copies
-     * (PROGRAM_NONE: there is one copy) */
-    uint32_t world, shard, replica;
-    bool held_parts; /* see known_buffers */
-    bool *kept;      /* [n_units]: stays gathered from forward to backward */
+    uint32_t world,
+        shard; /* groups: all ranks; those that share the states (PROGRAM_NONE: they are whole) */
+    uint32_t owner_table[DTYPE_N]; /* of owners' segments by dtype; PROGRAM_NONE: not made yet */
+    bool held_parts;               /* see known_buffers */
+    bool *kept;                    /* [n_units]: stays gathered from forward to backward */
     bool *not_kept;
     /* ids of buffers; `weights` is what kernels read: gathered units, or the parameters themselves */
     uint32_t params, states, master, weights, padded, inputs, input_grads, grads, grad_shard,
@@ -64,7 +55,7 @@ struct lower {
     uint32_t refresh[2],
         n_refresh; /* of the step before, that forward waits for; a layout's that overlaps it */
     uint32_t forward_begin, forward_end, backward_end;
-    uint32_t reduce[4], n_reduce; /* owned and even part, in the group and over copies */
+    uint32_t reduce[6], n_reduce; /* owned and even part, of the reduction and of its levels */
     uint32_t optimizer_begin, optimizer_end;
 };
 
@@ -72,7 +63,11 @@ int lower_begin(struct lower *l, const struct plan *plan, struct arena *a, struc
                 struct err *e);
 /* The group family of the ranks that differ in these coordinates alone: the world's where that is all
  * ranks, PROGRAM_NONE where it is one. */
-uint32_t lower_group(struct lower *l, const struct mesh *m, axis_set over, const char *name);
+uint32_t lower_group(struct lower *l, const struct mesh *m, axis_set over);
+/* The collectives of an exchange: segments, then even parts, which are called NAME.tail beside them. Kind, group, sizes and
+ * what is moved are set; buffers, streams and waits are not. Returns how many there are. */
+uint32_t exchange_ops(struct lower *l, const struct exchange *x, const char *name,
+                      struct op ops[2]);
 /* Resident parts of every rank: parameters, states, master copies; the layout's movement must be set. */
 void lower_resident(struct lower *l);
 void lower_forward_backward(struct lower *l);
@@ -106,15 +101,11 @@ void lower_tail_step(struct lower *l);
 
 /* ---- parts.c: who holds which bytes ---- */
 
-/* Bytes of one part of the unit's tensors that are cut by rows, padded: sum of room rows x cols. */
-uint64_t part_chunk_bytes(const struct plan *plan, uint32_t unit, enum component c, enum dtype d);
-/* ... of every unit, `times` that; NULL when nothing is cut so. */
-uint64_t *part_chunk_table(const struct plan *plan, enum component c, enum dtype d, uint64_t times,
-                           struct arena *a);
+/* Bytes of one part of each unit's tensors that are cut by rows, padded (sum of room rows x cols), or of all its
+ * tensors where `c` is not cut; `times` that. [n_units]; NULL when there are none. */
+uint64_t *part_even_bytes(const struct plan *plan, enum component c, enum dtype d, uint64_t times,
+                          struct arena *a);
 uint64_t part_unit_bytes(const struct plan *plan, uint32_t unit, enum dtype d);
-/* Bytes of a unit that owners send to one rank, or get from one: what they own of it, with --gather padded the largest
- * share from each of the G ranks. */
-uint64_t part_owned_bytes(const struct plan *plan, uint32_t unit, enum dtype d);
 /* Matrices of equal rows and columns: which shape (in the order of their first; PROGRAM_NONE: no matrix), and the how many-th of it.
  * +alltoall works ordinals k W to (k+1) W - 1 of a shape at a time, ordinal mod W by that place. O(tensors x shapes). */
 struct part_alike {

@@ -26,8 +26,8 @@ struct placement {
 };
 
 /* What there is of a tensor: the parameter, its gradient (summed over micro-batches), and the state of
- * its optimizer, master copy included. */
-enum component { PARAM, GRAD, STATE, COMPONENT_N };
+ * its optimizer, master copy included. WHOLE stands for no cut where a part is meant. */
+enum component { PARAM, GRAD, STATE, COMPONENT_N, WHOLE = COMPONENT_N };
 
 /* What the matrix optimizer does where its matrices are cut. */
 #define STRATEGIES(X)                                                                              \
@@ -51,8 +51,8 @@ struct plan {
     uint32_t world;
     struct factor factor[COMPONENT_N]; /* how the layout cuts each component; in the plan file */
     struct mesh mesh;
-    axis_set
-        over[COMPONENT_N]; /* of the mesh, that a component is cut over; 0: whole on every rank */
+    axis_set over[COMPONENT_N +
+                  1]; /* of the mesh, that a component is cut over; 0: whole on every rank */
     struct placement *
         place; /* [n_tensors] how a component that is cut is cut; extents: model/plan/placement.h */
     /* how it was solved */

@@ -25,7 +25,7 @@
 
 #include "model/graph/graph.h"
 #include "model/plan/job.h"
-#include "model/plan/mesh.h"
+#include "model/plan/plan.h"
 #include "model/tensors/model.h"
 
 #define PROGRAM_NONE UINT32_MAX
@@ -215,8 +215,20 @@ enum coll_kind {
 };
 const char *coll_kind_name(enum coll_kind k); /* "all_reduce", ... */
 
+/* What a collective moves: tensors that are cut as `from` is become cut as `to` is (model/plan/placement.h), of the
+ * operation's unit, of a range of the model, or of the loop's item. */
+struct moved {
+    enum component from, to;
+    uint32_t from_buffer, to_buffer; /* both hold tensors; PROGRAM_NONE: nothing that exec knows */
+    bool adds;                       /* what arrives is added to what to_buffer has */
+    const uint64_t *
+        first; /* [n_units] elements of the concatenation of all tensors from here on, as many as the
+                            * collective has, in a buffer that holds the model; NULL: the unit's tensors */
+};
+
 struct collective {
     enum coll_kind kind;
+    struct moved moved;
     uint32_t group;
     enum coll_algo algo; /* of segment collectives; AUTO: the simulator chooses */
     const uint64_t
@@ -293,8 +305,6 @@ struct known_buffers {
     uint32_t held;   /* what products start from, of all items of a rank's list one after another */
     bool held_parts; /* ... the rank's rows of each alone, padded */
 };
-
-struct placement; /* model/plan/plan.h */
 
 struct program {
     const struct model *model;     /* borrowed */

@@ -133,7 +133,10 @@ static void run(const struct setting *s, const char *layout, struct arena *a, st
     bool ddp = !strcmp(layout, "ddp");
     uint32_t groups = s->job.shard_group > 1 && !s->at_once ? s->job.shard_group : s->world;
     struct mesh mesh;
-    const struct layout_reference ref = {s->every_micro, groups < s->world ? &mesh : NULL};
+    const struct layout_reference ref = {.every_micro = s->every_micro,
+                                         .mesh = &mesh,
+                                         .n_levels = groups < s->world ? 2 : 1,
+                                         .level = {AXES(AXIS_D0), AXES(AXIS_D3)}};
     struct job j = s->job;
     struct err e = {0};
 
