@@ -94,7 +94,7 @@ int evaluate(struct plan *plan, const struct sim_options *o, struct arena *a,
         if (j->loss == LOSS_FUSED)
             costs.logit_bytes = 0;
         else if (j->loss == LOSS_EAGER)
-            costs.logit_bytes = framework_costs(FRAMEWORK_FSDP2)->logit_bytes;
+            costs.logit_bytes = FRAMEWORK_EAGER_LOGIT_BYTES;
         if (j->cuda_graphs) {
             costs.graphs = true;
             costs.host_s = 0;

@@ -1,6 +1,7 @@
 #include "layouts/step.h"
 
 #include "layouts/emit.h"
+#include "model/plan/frameworks.h"
 
 #include <string.h>
 
@@ -176,15 +177,14 @@ static void emit_replicate(struct lower *l)
 
 /* ---- forward and backward ---- */
 
-/* FSDP2 gathers into one flat buffer and copies a unit's tensors out of it before they are used, and their gradients into
- * another before they are reduced: bytes are read and written once, on the compute stream (_fsdp_collectives.py). */
+/* Copies between a unit's tensors and the flat buffers of its collectives, where the framework has them: the bytes are
+ * read and written once, on the compute stream. */
 static void emit_copies(struct lower *l, enum phase phase, const char *what, const bool *units,
                         enum dtype d, enum when micro)
 {
-    enum framework f = l->j->framework;
     struct emit x;
 
-    if (!l->move.gather || (f != FRAMEWORK_FSDP2 && f != FRAMEWORK_FSDP2_COMPILED))
+    if (!l->move.gather || !framework_row(l->j->framework)->flat_copies)
         return;
     for (uint32_t c = 0; c < l->m->n_classes; c++) {
         uint64_t bytes = part_unit_bytes(l->plan, unit_of_class(l, c), d);
@@ -410,7 +410,7 @@ void lower_forward_backward(struct lower *l)
         for (uint32_t v = 0; v < k->g->n_values; v++)
             k->outside[v] |= k->g->values[v].carried != CARRIED_NONE;
         lives_retain(k, k->c->kind == UNIT_LAYER ? l->j->recompute : RECOMPUTE_NONE,
-                     l->j->framework);
+                     framework_row(l->j->framework)->selective);
         lives_passes(k);
     }
     program_open_loop(&l->b, &(struct loop){.kind = LOOP_MICRO, .end = l->p->n_micro});

@@ -1,14 +1,18 @@
 /* sim/framework.h - what a training framework adds to its arithmetic: the host's time, more memory traffic, less overlap.
  *
  * NULL stands for no framework: one fused kernel an operation, as ballast exec runs them. Each constant has a meaning and
- * a source; docs/VALIDATION.md has the runs that they are fitted to.
+ * a source; docs/VALIDATION.md has the runs that they are fitted to. What a framework does, rather than what it costs, is in
+ * model/plan/frameworks.h.
  */
 #ifndef BALLAST_SIM_FRAMEWORK_H
 #define BALLAST_SIM_FRAMEWORK_H
 
-#include "model/plan/job.h"
+#include "model/plan/frameworks.h"
 
 #include <stdbool.h>
+
+/* HBM traffic of PyTorch's cross entropy by logit (framework_costs.logit_bytes). */
+enum { FRAMEWORK_EAGER_LOGIT_BYTES = 46 };
 
 struct framework_costs {
     /* The host's time for an operation of a layer's forward; of backward twice that. 0: the device's launch time for each
