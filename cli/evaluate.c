@@ -87,7 +87,6 @@ int evaluate(struct plan *plan, const struct sim_options *o, struct arena *a,
 
     memset(out, 0, sizeof(*out));
     out->plan = plan;
-    with.framework_gathers = plan_gathers_as_framework(plan);
     if (!o->serial) { /* else as ballast exec runs it */
         costs = *framework_costs(j->framework);
         costs.unfused = job_unfused_attention(j, &plan->model);

@@ -46,6 +46,7 @@ int lower_begin(struct lower *l, const struct plan *plan, struct arena *a, struc
     p->shards = plan_shards(plan) < plan->world ? plan_shards(plan) : 0;
     p->gpus_per_node = cluster_domain_gpus(&plan->cluster);
     p->n_micro = (uint32_t)plan->job.grad_accum;
+    p->in_order = framework_row(l->j->framework)->waits;
     l->graphs = ARENA_NEW(a, struct unit_graph, l->m->n_classes);
     for (uint32_t c = 0; c < l->m->n_classes; c++) {
         if (graph_build(l->m, c, &batch, l->j->param_dtype, &l->graphs[c], e) ||
@@ -60,7 +61,9 @@ int lower_begin(struct lower *l, const struct plan *plan, struct arena *a, struc
         &l->b, &(struct group){
                    .name = "world", .n_axes = 1, .size = {l->n}, .stride = {1}, .n_members = l->n});
     lower_groups(l, plan_shards(plan));
-    l->move = (struct movement){.gather_table = PROGRAM_NONE,
+    l->move = (struct movement){.calls = framework_row(l->j->framework)->pieces ? CALLS_PIECES
+                                                                                : CALLS_USUAL,
+                                .gather_table = PROGRAM_NONE,
                                 .reduce_group = l->shard,
                                 .reduce_after = l->n > 1 && job_reduces_after(l->j),
                                 .reduce_table = PROGRAM_NONE,
@@ -96,6 +99,7 @@ static uint32_t emit_gather(struct lower *l, enum phase phase, const bool *units
     emit_life(&x, l->padded, 0, false);
     emit_life(&x, l->padded, 0, true);
     x.op.coll = (struct collective){.kind = COLL_SEGMENT_GATHER,
+                                    .calls = l->move.calls,
                                     .group = l->shard,
                                     .algo = l->j->gather,
                                     .table = l->move.gather_table,
@@ -124,6 +128,7 @@ static void emit_reduce(struct lower *l, uint32_t begin)
     emit_wait(&x, begin, 0, 0);
     emit_operand(&x, l->grads, OPERAND_WHOLE, ACCESS_READ);
     x.op.coll = (struct collective){.kind = COLL_SEGMENT_REDUCE,
+                                    .calls = l->move.calls,
                                     .group = l->move.reduce_group,
                                     .algo = l->move.reduce_algo,
                                     .table = l->move.reduce_table,
@@ -155,7 +160,9 @@ static void emit_replicate(struct lower *l)
     x.op.guard.micro = WHEN_LAST;
     for (uint32_t i = 0; i < l->n_reduce; i++)
         emit_wait(&x, l->reduce[i], 0, 0);
+    /* between replicas goes a shard, which is one piece already */
     x.op.coll = (struct collective){.kind = COLL_ALL_REDUCE,
+                                    .calls = l->shards > 1 ? CALLS_USUAL : l->move.calls,
                                     .group = l->replica,
                                     .table = l->move.grad_table,
                                     .rooted = true,

@@ -12,6 +12,7 @@
 /* What moves for a unit. Even parts go by all-gather and reduce-scatter (or all-reduce), owner parts by segments; a unit
  * may have both. All tables are indexed by unit; an empty row means that nothing moves. */
 struct movement {
+    enum coll_calls calls;        /* of every gather and reduction, by the framework */
     bool gather;                  /* parameters are cut: gather in forward and backward */
     const uint64_t *gather_bytes; /* [n_units] even, padded, or NULL */
     uint32_t gather_table;        /* segment table or PROGRAM_NONE */
@@ -123,6 +124,8 @@ void part_alike(const struct plan *plan, struct part_alike *alike); /* [n_tensor
 uint64_t part_slice(const struct plan *plan);
 /* Owner segments of every unit, in `d` bytes, ordered by offset; neighbours of one owner merge. */
 struct segment_table part_owner_segments(const struct plan *plan, enum dtype d, struct arena *a);
+/* The same without merging: a segment for each tensor that has an owner. */
+struct segment_table part_owner_tensors(const struct plan *plan, enum dtype d, struct arena *a);
 /* Reduction buckets: in backward order, units are collected until `bucket` bytes are full; the bytes of a bucket stand
  * at the unit that completes it, 0 elsewhere. first_element[u], elements[u] of the flat space. bucket 0: one a unit. */
 struct bucket {

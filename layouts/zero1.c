@@ -26,6 +26,7 @@
 #include "layouts/step.h"
 
 #include "core/num.h"
+#include "model/plan/frameworks.h"
 #include "model/plan/optimizers.h"
 
 /* zero2, on several ranks. */
@@ -34,16 +35,23 @@ static bool cuts_grads(const struct plan *plan)
     return plan->grads.in_node * plan->grads.nodes > 1;
 }
 
+/* The framework's broadcasts, where it has them: of whole tensors along rings, as NCCL's are, unless the job says how
+ * segments travel. */
 static struct op refresh_op(const struct lower *l, const char *name, enum coll_kind kind)
 {
+    bool broadcasts = framework_row(l->j->framework)->broadcasts;
+
     return (struct op){.name = name,
                        .kind = OP_COLLECTIVE,
                        .phase = PHASE_REFRESH,
                        .stream = STREAM_GATHER,
                        .guard = {.unit_class = PROGRAM_NONE},
                        .coll = {.kind = kind,
+                                .calls = broadcasts ? CALLS_BROADCASTS : CALLS_USUAL,
                                 .group = l->world,
-                                .algo = l->j->gather,
+                                .algo = broadcasts && plan_gathers_as_framework(l->plan)
+                                            ? ALGO_RING
+                                            : l->j->gather,
                                 .table = PROGRAM_NONE,
                                 .piece_bytes = l->j->bucket_bytes,
                                 .wire = l->j->param_dtype,
@@ -108,8 +116,8 @@ static void refresh_owned(struct lower *l, uint32_t table, const uint64_t *even)
     refresh_add(l, &o);
     if (even) {
         o = refresh_op(l, "refresh.tail", COLL_ALL_GATHER);
-        o.purpose =
-            l->p->segment_tables[table].start[l->m->n_units] ? PURPOSE_BESIDE : PURPOSE_USUAL;
+        if (l->p->segment_tables[table].start[l->m->n_units])
+            o.coll.calls = CALLS_USUAL; /* what has no owner, beside the owners' segments */
         o.coll.unit_bytes = even;
         o.coll.piece_bytes = 0;
         refresh_add(l, &o);
@@ -122,7 +130,9 @@ static void refresh(struct lower *l, bool owner)
     struct segment_table t;
 
     if (owner) {
-        t = part_owner_segments(l->plan, l->j->param_dtype, l->a);
+        t = framework_row(l->j->framework)->broadcasts
+                ? part_owner_tensors(l->plan, l->j->param_dtype, l->a)
+                : part_owner_segments(l->plan, l->j->param_dtype, l->a);
         refresh_owned(l, program_add_segments(&l->b, &t),
                       part_chunk_table(l->plan, l->j->param_dtype, 1, l->a));
     } else if (l->j->overlap_refresh) {

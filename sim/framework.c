@@ -13,7 +13,6 @@ static const struct framework_costs fsdp2 = {
     .logit_bytes = FRAMEWORK_EAGER_LOGIT_BYTES,
     .micro_batch_s = 3.8e-3,
     .eager = 3,
-    .refresh_by_owner = true,
     .accumulate = 3,
 };
 
@@ -25,7 +24,6 @@ static const struct framework_costs fsdp2_compiled = {
     .masked = 0.85,
     .logit_bytes = 20,
     .micro_batch_s = 3.8e-3,
-    .refresh_by_owner = true,
     .accumulate = 3,
 };
 
@@ -62,7 +60,6 @@ static const struct framework_costs deepspeed = {
     .logit_bytes = FRAMEWORK_EAGER_LOGIT_BYTES,
     .micro_batch_s = 3.8e-3,
     .piece_s = 15e-6,
-    .waits = true,
     .accumulate = 3,
 };
 
