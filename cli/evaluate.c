@@ -87,14 +87,13 @@ int evaluate(struct plan *plan, const struct sim_options *o, struct arena *a,
 
     memset(out, 0, sizeof(*out));
     out->plan = plan;
-    with.framework_gathers = plan_gathers_as_framework(plan);
     if (!o->serial) { /* else as ballast exec runs it */
         costs = *framework_costs(j->framework);
         costs.unfused = job_unfused_attention(j, &plan->model);
         if (j->loss == LOSS_FUSED)
             costs.logit_bytes = 0;
         else if (j->loss == LOSS_EAGER)
-            costs.logit_bytes = framework_costs(FRAMEWORK_FSDP2)->logit_bytes;
+            costs.logit_bytes = FRAMEWORK_EAGER_LOGIT_BYTES;
         if (j->cuda_graphs) {
             costs.graphs = true;
             costs.host_s = 0;

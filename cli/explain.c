@@ -1,6 +1,7 @@
 #include "cli/explain.h"
 
 #include "layouts/layout.h"
+#include "model/plan/frameworks.h"
 #include "model/plan/optimizers.h"
 
 #include <math.h>
@@ -104,7 +105,7 @@ static void try_overlap(struct search *s)
                p.job.reshard_never ? "units stay gathered" : "units are gathered twice");
     }
     p = again(s);
-    if (job_reduces_after(&p.job) && p.job.framework != FRAMEWORK_DEEPSPEED) {
+    if (job_reduces_after(&p.job) && !framework_row(p.job.framework)->waits) {
         p.job.overlap_reduce = OVERLAP_YES;
         try_it(s, &p, false, "--overlap-reduce yes", "beside backward");
     }
@@ -232,11 +233,13 @@ static void try_dtypes(struct search *s)
 static void try_compiled(struct search *s)
 {
     struct plan p = again(s);
+    enum framework compiled = framework_row(p.job.framework)->compiled;
 
-    if (p.job.framework != FRAMEWORK_FSDP2)
+    if (compiled == FRAMEWORK_N)
         return;
-    p.job.framework = FRAMEWORK_FSDP2_COMPILED;
-    try_it(s, &p, false, "--framework fsdp2-compiled", "compiled layers");
+    p.job.framework = compiled;
+    try_it(s, &p, false, arena_printf(s->a, "--framework %s", framework_name(compiled)),
+           "compiled layers");
 }
 
 static void try_sync(struct search *s)

@@ -7,10 +7,10 @@
 #include "core/units.h"
 #include "layouts/layout.h"
 #include "model/plan/model_load.h"
+#include "model/plan/frameworks.h"
 #include "model/plan/optimizers.h"
 #include "model/plan/precision.h"
 #include "planner/planner.h"
-#include "sim/framework.h"
 
 #include <string.h>
 #include <strings.h>
@@ -386,8 +386,7 @@ static void read_gather(const struct opts *o, struct job *j)
     const struct opt_val *v = opts_get(o, "gather");
 
     j->gather = v->set && v->u64 < ALGO_N ? (enum coll_algo)v->u64 : ALGO_AUTO;
-    j->gather_as_framework =
-        v->set ? v->u64 == ALGO_N : framework_costs(j->framework)->refresh_by_owner;
+    j->gather_as_framework = v->set ? v->u64 == ALGO_N : framework_row(j->framework)->broadcasts;
 }
 
 static int read_job(struct setup *s, struct err *e)
@@ -441,7 +440,7 @@ static int read_job(struct setup *s, struct err *e)
     if (j->master_weights && j->param_dtype == DTYPE_FP32)
         return err_set(e, ERR_INVALID, "%s yes: parameters are fp32 already (%s fp32)",
                        opts_said(o, "master-weights").s, opts_said(o, "param-dtype").s);
-    if (j->overlap_reduce == OVERLAP_YES && j->framework == FRAMEWORK_DEEPSPEED)
+    if (j->overlap_reduce == OVERLAP_YES && framework_row(j->framework)->waits)
         return err_set(e, ERR_INVALID,
                        "%s yes: '%s' waits for every reduction, so nothing runs beside one",
                        opts_said(o, "overlap-reduce").s, framework_name(j->framework));
@@ -690,7 +689,7 @@ int setup_check_used(struct setup *s, const char *const *layouts, size_t n, stru
         return err_set(e, ERR_INVALID, "--gather has no effect: no layout here has owners%s%s",
                        under, name);
     if (opts_get(s->opts, "gather")->set == OPT_FROM_CLI && s->job.gather_as_framework &&
-        (!owner_refresh || !framework_costs(s->job.framework)->refresh_by_owner))
+        (!owner_refresh || !framework_row(s->job.framework)->broadcasts))
         return err_set(e, ERR_INVALID,
                        "--gather framework has no effect: it is known of fsdp2 and fsdp2-compiled, "
                        "under zero1-owner and zero2-owner");

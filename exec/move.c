@@ -3,6 +3,7 @@
 
 #include "core/num.h"
 #include "model/plan/optimizers.h"
+#include "model/plan/segment_algo.h"
 
 #include <string.h>
 
@@ -15,6 +16,43 @@ void run_call(struct exec_run *r, const struct op *o, struct coll_call *c)
 {
     c->ordered = r->o.ordered;
     r->b->lib->collective(r->b, r->stream, run_group(r, o), c);
+}
+
+/* Segments in one call; or, as the framework broadcasts them, each in a call of its own. What is padded to equal parts is
+ * one call in any case. */
+static void run_segments(struct exec_run *r, const struct op *o, const struct coll_call *all)
+{
+    struct coll_call c = *all;
+    bool apart = o->coll.calls == CALLS_BROADCASTS && !segment_algo(all->algo)->even;
+    uint32_t each = apart ? 1 : all->n_segments;
+
+    for (uint32_t k = 0; k < all->n_segments; k += each) {
+        c.segments = all->segments + k;
+        c.n_segments = each;
+        run_call(r, o, &c);
+    }
+}
+
+/* An all-gather of n parts; or, as the framework broadcasts them, each part along the ring from its rank. */
+static void run_parts(struct exec_run *r, const struct op *o, struct coll_call *c)
+{
+    uint32_t n = run_group(r, o)->n;
+    struct segment *parts;
+
+    if (o->coll.calls != CALLS_BROADCASTS || !c->chunk_bytes) {
+        run_call(r, o, c);
+        return;
+    }
+    parts = MEM_NEW(struct segment, n);
+    for (uint32_t k = 0; k < n; k++)
+        parts[k] = (struct segment){
+            .root = k, .to_n = n, .offset = k * c->chunk_bytes, .bytes = c->chunk_bytes};
+    c->kind = COLL_SEGMENT_GATHER;
+    c->algo = ALGO_RING;
+    c->segments = parts;
+    c->n_segments = n;
+    run_segments(r, o, c);
+    mem_free(parts);
 }
 
 static enum coll_algo algorithm(const struct op *o)
@@ -156,7 +194,7 @@ static void gather_even(struct exec_run *r, const struct op *o, const struct ins
         copy_held(r, &c, params, mine);
         whole = run_find(r, r->p->known.weights, i->unit, i->micro)->data;
     }
-    run_call(r, o, &call);
+    run_parts(r, o, &call);
     for (uint32_t k = 0; k < n; k++)
         copy_rows(r, &c, k, whole, refresh, parts + k * c.bytes, false);
 }
@@ -193,7 +231,7 @@ static void gather_slices(struct exec_run *r, const struct op *o, const struct i
                     run_copy(r, out ? whole : part, out ? part : whole, (stop - first) * size);
             }
             if (!out)
-                run_call(r, o, &c);
+                run_parts(r, o, &c);
         }
         done = end;
     }
@@ -222,7 +260,7 @@ static void gather_owned(struct exec_run *r, const struct op *o, const struct in
     segments_of(r, o, i, &c);
     if (refresh) {
         c.data = params + r->held.t[u->first].flat_at * size;
-        run_call(r, o, &c);
+        run_segments(r, o, &c);
         plant(r, i, &c);
         return;
     }
@@ -231,7 +269,7 @@ static void gather_owned(struct exec_run *r, const struct op *o, const struct in
         if (r->p->place[k].rule == PLACE_OWNER && r->held.t[k].n)
             run_copy(r, (char *)c.data + r->held.t[k].unit_at * size,
                      params + r->held.t[k].param_at * size, r->held.t[k].n * size);
-    run_call(r, o, &c);
+    run_segments(r, o, &c);
     plant(r, i, &c);
 }
 

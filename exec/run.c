@@ -333,7 +333,7 @@ static int play(void *ctx, const struct instance *i)
     struct run_time time = {.id = *i};
     int status = 0;
 
-    r->stream = o->stream;
+    r->stream = r->p->in_order ? STREAM_COMPUTE : o->stream;
     wait_for(r, o, i);
     time.start = r->b->lib->record(r->b, r->stream);
     for (uint32_t k = 0; k < o->n_lives; k++) {

@@ -14,30 +14,24 @@ static void want(struct class_lives *k, uint32_t v)
                 want(k, k->g->ops[i].in[x]);
 }
 
-static bool is_megatron(enum framework f)
-{
-    return f == FRAMEWORK_MEGATRON || f == FRAMEWORK_MEGATRON_DEEPSPEED;
-}
-
-/* What selective recomputation saves. PyTorch's frameworks: what attention made and every other matrix product of a layer,
- * the first, the third, ... (torchtitan's policy `op`; products of experts all). Megatron-LM recomputes attention alone
- * (Korthikanti et al., arXiv 2205.05198). */
-static void selective_saves(const struct unit_graph *g, enum framework f,
+/* The values that selective recomputation keeps. By operation: the result of attention and of every other matrix
+ * multiplication of a layer (the first, the third, ...; of experts all). */
+static void selective_saves(const struct unit_graph *g, enum selective policy,
                             bool saves[GRAPH_MAX_VALUES])
 {
-    bool megatron = is_megatron(f);
+    bool by_operation = policy == SELECTIVE_OPERATIONS;
     uint32_t products = 0;
 
     for (uint32_t v = 0; v < g->n_values; v++)
-        saves[v] = megatron || g->values[v].heavy;
+        saves[v] = !by_operation || g->values[v].heavy;
     for (uint32_t i = 0; i < g->n_ops; i++) {
         const struct kernel_call *k = &g->ops[i].forward;
 
-        if (megatron && k->kernel == KERNEL_ATTENTION)
+        if (!by_operation && k->kernel == KERNEL_ATTENTION)
             saves[g->ops[i].out] = false;
         if (g->ops[i].beside)
             saves[g->ops[i].beside] = false;
-        if (!megatron && k->kernel == KERNEL_GEMM && k->batch == 1 && products++ % 2)
+        if (by_operation && k->kernel == KERNEL_GEMM && k->batch == 1 && products++ % 2)
             saves[g->ops[i].out] = false;
     }
 }
@@ -48,16 +42,16 @@ static bool made_again(const struct class_lives *k, const struct graph_op *o)
     return k->recomputed[o->out] || (o->beside && k->recomputed[o->beside]);
 }
 
-/* Selective recomputation keeps what it saves; PyTorch's policy also what neither backward nor a recomputation reads: it
- * saves by operation. */
-void lives_retain(struct class_lives *k, enum recompute mode, enum framework f)
+/* Selective recomputation keeps what it saves; a policy by operation also what neither backward nor a recomputation
+ * reads. */
+void lives_retain(struct class_lives *k, enum recompute mode, enum selective policy)
 {
     const struct unit_graph *g = k->g;
     bool saves[GRAPH_MAX_VALUES];
 
-    selective_saves(g, f, saves);
+    selective_saves(g, policy, saves);
     for (uint32_t v = 1; v < g->n_values; v++) {
-        bool by_operation = g->values[v].heavy && !is_megatron(f);
+        bool by_operation = g->values[v].heavy && policy == SELECTIVE_OPERATIONS;
 
         if ((g->values[v].needed || by_operation) && !k->outside[v])
             k->kept[v] = (mode == RECOMPUTE_NONE && g->values[v].needed) ||

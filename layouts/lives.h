@@ -7,7 +7,7 @@
 #define BALLAST_LAYOUTS_LIVES_H
 
 #include "model/graph/graph.h"
-#include "model/plan/job.h"
+#include "model/plan/frameworks.h"
 
 /* One kernel of a pass: the op's forward (part -1) or a part of its backward. */
 struct entry {
@@ -30,7 +30,7 @@ struct class_lives {
 };
 
 /* Sets kept[] and recomputed[] by the mode and, of selective recomputation, the framework's policy. outside[] is set. */
-void lives_retain(struct class_lives *k, enum recompute mode, enum framework f);
+void lives_retain(struct class_lives *k, enum recompute mode, enum selective policy);
 /* Fills the passes: forward; what is made again and then backward. */
 void lives_passes(struct class_lives *k);
 /* Does kernel x of a pass make the gradient of value v? */

@@ -2,6 +2,7 @@
 #include "layouts/step.h"
 
 #include "core/num.h"
+#include "model/plan/frameworks.h"
 #include "model/plan/optimizers.h"
 
 #include <inttypes.h>
@@ -319,7 +320,7 @@ static int check_kernels(const struct plan *plan, struct err *e)
     if (j->fp8 && j->param_dtype == DTYPE_FP32)
         return err_set(e, ERR_INVALID,
                        "job.fp8 is true, but job.param_dtype is fp32, expected bf16 or fp16");
-    if (j->overlap_reduce == OVERLAP_YES && j->framework == FRAMEWORK_DEEPSPEED)
+    if (j->overlap_reduce == OVERLAP_YES && framework_row(j->framework)->waits)
         return err_set(e, ERR_INVALID,
                        "job.overlap_reduce is yes, but '%s' waits for every reduction",
                        framework_name(j->framework));

@@ -14,6 +14,7 @@
 #include "layouts/step.h"
 
 #include "core/num.h"
+#include "model/plan/frameworks.h"
 #include "model/plan/optimizers.h"
 
 #include <string.h>
@@ -88,6 +89,12 @@ static void add_refresh(struct lower *l, struct op *o)
         program_op_wait(&l->b, id, (struct wait){.op = l->optimizer_end});
 }
 
+/* DDP's optimizers of cut states broadcast, where the framework is known to. */
+static bool broadcasts(const struct lower *l)
+{
+    return l->layout->buckets && framework_row(l->j->framework)->broadcasts;
+}
+
 /* The flat slices of all parameters at once; with --overlap-refresh unit by unit, each cut into even parts (as Megatron's
  * buckets are). */
 static void refresh_slices(struct lower *l, uint32_t group)
@@ -95,8 +102,8 @@ static void refresh_slices(struct lower *l, uint32_t group)
     uint64_t *units = ARENA_NEW(l->a, uint64_t, l->m->n_units);
     struct op o = {.name = "refresh",
                    .coll = {.kind = COLL_ALL_GATHER,
+                            .calls = broadcasts(l) ? CALLS_BROADCASTS : CALLS_USUAL,
                             .group = group,
-                            .algo = l->j->gather,
                             .table = PROGRAM_NONE,
                             .moved = {.from = STATE, .to = PARAM}}};
 
@@ -118,7 +125,8 @@ static void refresh_slices(struct lower *l, uint32_t group)
 static void refresh(struct lower *l)
 {
     struct exchange x = redistribute(l, STATE, PARAM, false, l->j->param_dtype, 0);
-    struct op ops[2] = {{0}};
+    struct segment_table t;
+    struct op ops[2];
     uint32_t n;
 
     if (x.group == PROGRAM_NONE)
@@ -127,9 +135,19 @@ static void refresh(struct lower *l)
         refresh_slices(l, x.group);
         return;
     }
+    if (broadcasts(
+            l)) { /* of whole tensors, along rings as NCCL's are unless the job says how segments travel */
+        t = part_owner_tensors(l->plan, l->j->param_dtype, l->a);
+        t.group = l->shard;
+        x.table = program_add_segments(&l->b, &t);
+        x.algo = plan_gathers_as_framework(l->plan) ? ALGO_RING : l->j->gather;
+    }
     n = exchange_ops(l, &x, "refresh", ops);
-    if (n == 2 && l->p->segment_tables[x.table].start[l->m->n_units])
-        ops[1].purpose = PURPOSE_BESIDE;
+    for (uint32_t i = 0; i < n && broadcasts(l);
+         i++) /* what has no owner goes beside the owners' segments */
+        ops[i].coll.calls = i && l->p->segment_tables[x.table].start[l->m->n_units]
+                                ? CALLS_USUAL
+                                : CALLS_BROADCASTS;
     program_open_loop(&l->b, &(struct loop){.kind = LOOP_UNIT, .end = l->m->n_units});
     for (uint32_t i = 0; i < n; i++)
         add_refresh(l, &ops[i]);

@@ -62,7 +62,8 @@ static struct segment_table rows_finish(struct rows *r, struct arena *a)
     return (struct segment_table){.n_units = r->n_units, .start = r->start, .segments = s};
 }
 
-struct segment_table part_owner_segments(const struct plan *plan, enum dtype d, struct arena *a)
+static struct segment_table owner_segments(const struct plan *plan, enum dtype d, bool merge,
+                                           struct arena *a)
 {
     const struct model *m = &plan->model;
     struct rows r;
@@ -74,7 +75,7 @@ struct segment_table part_owner_segments(const struct plan *plan, enum dtype d, 
 
         for (uint32_t i = m->units[u].first; i < m->units[u].first + m->units[u].n; i++) {
             uint64_t bytes = dtype_bytes(d, m->tensors[i].numel);
-            struct segment *last = r.n > first ? &r.list[r.n - 1] : NULL;
+            struct segment *last = merge && r.n > first ? &r.list[r.n - 1] : NULL;
 
             if (plan->place[i].rule == PLACE_OWNER) {
                 if (last && last->root == plan->place[i].owner &&
@@ -94,6 +95,16 @@ struct segment_table part_owner_segments(const struct plan *plan, enum dtype d, 
         r.start[u + 1] = (uint32_t)r.n;
     }
     return rows_finish(&r, a);
+}
+
+struct segment_table part_owner_segments(const struct plan *plan, enum dtype d, struct arena *a)
+{
+    return owner_segments(plan, d, true, a);
+}
+
+struct segment_table part_owner_tensors(const struct plan *plan, enum dtype d, struct arena *a)
+{
+    return owner_segments(plan, d, false, a);
 }
 
 struct bucket *part_buckets(const struct plan *plan, uint64_t bucket_bytes, struct arena *a)

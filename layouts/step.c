@@ -1,6 +1,7 @@
 #include "layouts/step.h"
 
 #include "layouts/emit.h"
+#include "model/plan/frameworks.h"
 
 #include <string.h>
 
@@ -42,6 +43,7 @@ int lower_begin(struct lower *l, const struct plan *plan, struct arena *a, struc
     p->distinct = mesh_distinct(&plan->mesh);
     p->gpus_per_node = cluster_domain_gpus(&plan->cluster);
     p->n_micro = (uint32_t)plan->job.grad_accum;
+    p->in_order = framework_row(l->j->framework)->waits;
     l->graphs = ARENA_NEW(a, struct unit_graph, l->m->n_classes);
     for (uint32_t c = 0; c < l->m->n_classes; c++) {
         if (graph_build(l->m, c, &batch, l->j->param_dtype, &l->graphs[c], e) ||
@@ -57,7 +59,9 @@ int lower_begin(struct lower *l, const struct plan *plan, struct arena *a, struc
                    .name = "world", .n_axes = 1, .size = {l->n}, .stride = {1}, .n_members = l->n});
     l->shards = placement_parts(plan, STATE);
     l->shard = lower_group(l, &plan->mesh, plan->over[STATE]);
-    l->move = (struct movement){.gather = redistribute_nothing(),
+    l->move = (struct movement){.calls = framework_row(l->j->framework)->pieces ? CALLS_PIECES
+                                                                                : CALLS_USUAL,
+                                .gather = redistribute_nothing(),
                                 .reduce = redistribute_nothing(),
                                 .reduce_after = l->n > 1 && job_reduces_after(l->j)};
     for (int d = 0; d < DTYPE_N; d++)
@@ -95,6 +99,7 @@ static uint32_t emit_gather(struct lower *l, enum phase phase, const bool *units
         emit_init(&x, ops[i].name, OP_COLLECTIVE, phase, STREAM_GATHER);
         x.op.guard.units = units;
         x.op.coll = ops[i].coll;
+        x.op.coll.calls = l->move.calls;
         x.op.coll.moved.from_buffer = l->params;
         x.op.coll.moved.to_buffer = l->weights;
         emit_operand(&x, l->params, OPERAND_WHOLE, ACCESS_READ);
@@ -127,6 +132,7 @@ static void emit_reduce(struct lower *l, uint32_t begin)
         emit_init(&x, ops[i].name, OP_COLLECTIVE, PHASE_BACKWARD, STREAM_REDUCE);
         x.op.guard.micro = l->move.reduce_when;
         x.op.coll = ops[i].coll;
+        x.op.coll.calls = l->move.calls;
         x.op.coll.moved.from_buffer = l->grads;
         x.op.coll.moved.to_buffer = reduced_buffer(l, &ops[i].coll);
         x.op.coll.moved.adds = !l->move.full_grads;
@@ -169,15 +175,14 @@ static void emit_levels(struct lower *l)
 
 /* ---- forward and backward ---- */
 
-/* FSDP2 gathers into one flat buffer and copies a unit's tensors out of it before they are used, and their gradients into
- * another before they are reduced: bytes are read and written once, on the compute stream (_fsdp_collectives.py). */
+/* Copies between a unit's tensors and the flat buffers of its collectives, where the framework has them: the bytes are
+ * read and written once, on the compute stream. */
 static void emit_copies(struct lower *l, enum phase phase, const char *what, const bool *units,
                         enum dtype d, enum when micro)
 {
-    enum framework f = l->j->framework;
     struct emit x;
 
-    if (!cuts_params(l) || (f != FRAMEWORK_FSDP2 && f != FRAMEWORK_FSDP2_COMPILED))
+    if (!cuts_params(l) || !framework_row(l->j->framework)->flat_copies)
         return;
     for (uint32_t c = 0; c < l->m->n_classes; c++) {
         uint64_t bytes = part_unit_bytes(l->plan, unit_of_class(l, c), d);
@@ -402,7 +407,7 @@ void lower_forward_backward(struct lower *l)
         for (uint32_t v = 0; v < k->g->n_values; v++)
             k->outside[v] |= k->g->values[v].carried != CARRIED_NONE;
         lives_retain(k, k->c->kind == UNIT_LAYER ? l->j->recompute : RECOMPUTE_NONE,
-                     l->j->framework);
+                     framework_row(l->j->framework)->selective);
         lives_passes(k);
     }
     program_open_loop(&l->b, &(struct loop){.kind = LOOP_MICRO, .end = l->p->n_micro});

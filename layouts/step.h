@@ -11,6 +11,7 @@
 
 /* What moves in a step, and when. */
 struct movement {
+    enum coll_calls calls; /* of gathers and reductions, by the framework */
     struct exchange
         gather; /* parameters of a unit, in forward and backward; group PROGRAM_NONE: they are whole */
     struct exchange reduce; /* gradients of a unit or bucket */
@@ -119,6 +120,8 @@ struct part_holders {
 struct part_holders part_holders(const struct plan *plan, uint32_t tensor);
 /* Owner segments of every unit, in `d` bytes, ordered by offset; neighbours of one owner merge. */
 struct segment_table part_owner_segments(const struct plan *plan, enum dtype d, struct arena *a);
+/* The same without merging: a segment for each tensor that has an owner. */
+struct segment_table part_owner_tensors(const struct plan *plan, enum dtype d, struct arena *a);
 /* Reduction buckets: in backward order, units are collected until `bucket` bytes are full; the bytes of a bucket stand
  * at the unit that completes it, 0 elsewhere. first_element[u], elements[u] of the flat space. bucket 0: one a unit. */
 struct bucket {

@@ -17,7 +17,7 @@ enum { P2P_AT_ONCE = 16 };
 static const double PRIORITY = 1e-6;
 
 struct key {
-    uint32_t kind, algo, table, row, group, repeat, wire, refresh;
+    uint32_t kind, algo, table, row, group, repeat, wire, calls;
     uint64_t bytes, piece;
 };
 struct coll_cache_slot {
@@ -411,19 +411,6 @@ static double share(const struct coll_cache *k, const struct coll_activity *x,
     return x->nccl.channels * k->c->nics_per_node / fmax(call->nics, 1);
 }
 
-uint32_t coll_broadcasts(const struct coll_cache *k, const struct op *o, const struct instance *i)
-{
-    const struct unit *u;
-    uint32_t n = 0;
-
-    if (!k->broadcasts || o->phase != PHASE_REFRESH || o->coll.kind != COLL_SEGMENT_GATHER)
-        return 1;
-    u = &k->p->model->units[i->unit];
-    for (uint32_t t = 0; t < u->n; t++)
-        n += k->p->place[u->first + t].rule == PLACE_OWNER;
-    return (uint32_t)num_max(n, 1);
-}
-
 static struct coll_activity *make(const struct coll_cache *k, const struct op *o,
                                   const struct instance *i, enum coll_algo algo,
                                   struct arena *arena)
@@ -443,7 +430,9 @@ static struct coll_activity *make(const struct coll_cache *k, const struct op *o
     if (x->traffic.n_only == k->first) /* then `every` is nobody's */
         memset(&x->traffic.every, 0, sizeof(x->traffic.every));
     pcie_share = links_of(k, o, i, algo, &s, &x->traffic, arena, a);
-    calls *= coll_broadcasts(k, o, i);
+    /* broadcasts of an all-gather's parts follow one ring as its call does: the host alone takes longer */
+    if (o->coll.calls == CALLS_BROADCASTS && o->coll.kind == COLL_SEGMENT_GATHER)
+        calls *= op_calls(k->p, o, i);
     if (o->coll.piece_bytes && o->coll.piece_bytes < bytes)
         calls *= (double)num_ceil_div(bytes, o->coll.piece_bytes);
     call = one_call(k, o, i, algo, &s, a, calls, pcie_share);
@@ -577,13 +566,13 @@ const struct coll_activity *coll_get(struct coll_cache *k, const struct op *o,
     key.wire = (uint32_t)c->wire;
     key.piece = c->piece_bytes;
     key.table = segments || c->rooted ? c->table : PROGRAM_NONE;
-    key.refresh = segments && k->broadcasts && o->phase == PHASE_REFRESH;
+    key.calls = (uint32_t)c->calls;
     key.row = key.table != PROGRAM_NONE && k->p->segment_tables[c->table].n_units > 1 ? i->unit : 0;
     key.bytes = segments ? 0 : op_coll_bytes(k->p, o, i);
     s = slot(k, &key);
     if (s->value)
         return s->value;
-    if (!segments || (algo == ALGO_AUTO && k->ring_broadcasts && o->phase == PHASE_REFRESH))
+    if (!segments)
         algo = ALGO_RING;
     else if (algo == ALGO_AUTO)
         algo = fastest(k, o, i, ways_ps);

@@ -34,9 +34,6 @@ struct coll_cache {
         first; /* ranks whose use of links is written down: all, or a node's where all nodes do alike */
     struct fabric fabric;
     struct nccl_options nccl;
-    /* A refresh of owners' segments is a broadcast for each of them, one after the other. */
-    bool broadcasts;
-    bool ring_broadcasts; /* ... along a ring, as NCCL's are, where ALGO_AUTO is asked for */
     struct arena arena;
     struct coll_cache_slot *slots; /* owned */
     size_t n, cap;
@@ -51,9 +48,6 @@ void coll_cache_release(struct coll_cache *k);
 /* AUTO is resolved to the fastest of p2p, ring, tree and hierarchical. */
 const struct coll_activity *coll_get(struct coll_cache *k, const struct op *o,
                                      const struct instance *i, enum coll_algo algo);
-
-/* Broadcasts that stand for an instance: one for each tensor of its unit that has an owner; 1 where it is one call. */
-uint32_t coll_broadcasts(const struct coll_cache *k, const struct op *o, const struct instance *i);
 
 /* How many there are of a resource, at least 1, and units per ps of each: SM-shares, bytes. A NIC is no faster than its own
  * PCIe link. */

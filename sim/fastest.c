@@ -42,10 +42,14 @@ int sim_predict_fastest(struct program *p, const struct cluster *c, const struct
     struct sim_options once = *o;
     enum coll_algo best = ALGO_AUTO;
     int64_t best_ps;
-    bool sent = o->framework_gathers && o->framework && o->framework->refresh_by_owner;
+    bool sent = false; /* the framework sends owners' updates its way */
 
-    for (uint32_t i = 0; i < p->n_ops; i++)
+    for (uint32_t i = 0; i < p->n_ops; i++) {
+        const struct collective *x = &p->ops[i].coll;
+
         any |= free_choice[i] = is_auto(&p->ops[i]);
+        sent |= x->calls == CALLS_BROADCASTS && x->kind == COLL_SEGMENT_GATHER && !free_choice[i];
+    }
     if (sim_predict(p, c, o, a, out, e))
         return -1;
     if (!any || sent || !waits_for_segments(out))

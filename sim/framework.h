@@ -1,14 +1,18 @@
 /* sim/framework.h - what a training framework adds to its arithmetic: the host's time, more memory traffic, less overlap.
  *
  * NULL stands for no framework: one fused kernel an operation, as ballast exec runs them. Each constant has a meaning and
- * a source; docs/VALIDATION.md has the runs that they are fitted to.
+ * a source; docs/VALIDATION.md has the runs that they are fitted to. What a framework does, rather than what it costs, is in
+ * model/plan/frameworks.h.
  */
 #ifndef BALLAST_SIM_FRAMEWORK_H
 #define BALLAST_SIM_FRAMEWORK_H
 
-#include "model/plan/job.h"
+#include "model/plan/frameworks.h"
 
 #include <stdbool.h>
+
+/* HBM traffic of PyTorch's cross entropy by logit (framework_costs.logit_bytes). */
+enum { FRAMEWORK_EAGER_LOGIT_BYTES = 46 };
 
 struct framework_costs {
     /* The host's time for an operation of a layer's forward; of backward twice that. 0: the device's launch time for each
@@ -32,13 +36,7 @@ struct framework_costs {
     /* HBM traffic of RMSNorm and rotary positions over that of a fused kernel: PyTorch casts to fp32, squares, averages and
      * scales one after the other; 0: 1. */
     double eager;
-    /* ZeRO-1 states that are split by whole tensors: every rank broadcasts what it updated, one after the other, and the
-     * host waits for each (device.blocking_call); else one all-gather. */
-    bool refresh_by_owner;
-    /* A gather or reduction of each tensor on its own, into a list of one piece a rank: the host's time for a piece. 0: one
-     * call a unit. */
-    double piece_s;
-    bool waits; /* the host waits for every gather and reduction: nothing runs beside them */
+    double piece_s; /* the host's time for a piece of a collective's list (CALLS_PIECES) */
     /* Passes over a gradient that stays on the rank when a further micro-batch adds to it: autograd reads both and writes
      * one, a product that accumulates into it only reads it more. */
     double accumulate;

@@ -141,9 +141,7 @@ static uint32_t new_task(struct build *b, const struct instance *i, uint32_t cla
 /* The queue that an operation stands in. */
 static enum stream lane(const struct build *b, const struct op *o)
 {
-    const struct framework_costs *f = b->r->framework;
-
-    return b->r->serial || (f && f->waits) ? STREAM_COMPUTE : o->stream;
+    return b->r->serial || b->r->p->in_order ? STREAM_COMPUTE : o->stream;
 }
 
 static void after_spot(struct build *b, uint32_t task, struct spot s, uint32_t class_id)
@@ -338,37 +336,28 @@ static bool joins(const struct build *b, const struct op *o, const struct instan
     return false;
 }
 
-/* What a framework that moves a unit tensor by tensor, in lists of pieces, takes more than one call. Between copies goes a
- * shard that it has joined. */
-static int64_t pieces_ps(const struct run *r, const struct op *o, const struct instance *i)
-{
-    const struct model *m = r->p->model;
-    bool shard_is_whole = r->p->distinct < r->p->world && r->p->groups[o->coll.group].stride[0] > 1;
-
-    if (!r->framework || r->framework->piece_s <= 0 || o->phase > PHASE_BACKWARD ||
-        !op_in_loop(r->p, o, LOOP_UNIT) || shard_is_whole)
-        return 0;
-    return sim_ps(r->framework->piece_s * m->units[i->unit].n *
-                  r->p->groups[o->coll.group].n_members);
-}
-
-/* What the host of a framework that refreshes by broadcasts waits for, a broadcast: every owner's updates, or, where owners have whole
- * matrices, every matrix. */
-static int64_t refresh_ps(const struct run *r, const struct op *o, const struct instance *i)
+/* What the host adds to a collective: it waits for each broadcast, and hands over piece after piece. */
+static int64_t host_ps(const struct run *r, const struct op *o, const struct instance *i)
 {
     /* AMSP's ZeRO-1 on 1,024 A800 (arXiv 2311.00257): the step that MFU .36 leaves beside compute and bytes */
     static const double usual_s = 0.44e-3;
-    double each_s = r->c->device.blocking_s > 0 ? r->c->device.blocking_s : usual_s;
+    double each_s = 0;
 
-    if (!r->framework || !r->framework->refresh_by_owner || o->phase != PHASE_REFRESH)
+    if (!r->framework)
         return 0;
-    if (o->coll.kind == COLL_SEGMENT_GATHER)
-        return sim_ps(each_s * coll_broadcasts(&r->cache, o, i));
-    if (o->coll.kind != COLL_ALL_GATHER || o->purpose == PURPOSE_BESIDE)
+    switch (o->coll.calls) {
+    case CALLS_USUAL:
         return 0;
-    if (op_in_loop(r->p, o, LOOP_UNIT)) /* unit by unit: an owner's tensors lie together */
-        each_s /= r->p->model->n_units;
-    return sim_ps(each_s * r->p->groups[o->coll.group].n_members);
+    case CALLS_BROADCASTS:
+        each_s = r->c->device.blocking_s > 0 ? r->c->device.blocking_s : usual_s;
+        if (o->coll.kind == COLL_ALL_GATHER && op_in_loop(r->p, o, LOOP_UNIT))
+            each_s /= r->p->model->n_units; /* the broadcasts of all units together */
+        break;
+    case CALLS_PIECES:
+        each_s = r->framework->piece_s;
+        break;
+    }
+    return sim_ps(each_s * op_calls(r->p, o, i));
 }
 
 static uint32_t add_one(struct build *b, const struct instance *i, uint32_t class_id)
@@ -377,7 +366,7 @@ static uint32_t add_one(struct build *b, const struct instance *i, uint32_t clas
     const struct coll_activity *coll = NULL;
     struct fluid_activity a = {0};
     struct kernel_call call;
-    int64_t host_ps = 0;
+    int64_t by_host_ps = 0;
     uint32_t id;
 
     if (o->kind == OP_COMPUTE) {
@@ -387,12 +376,12 @@ static uint32_t add_one(struct build *b, const struct instance *i, uint32_t clas
     } else if (o->kind == OP_COLLECTIVE) {
         coll = coll_get(&b->r->cache, o, i, o->coll.algo);
         a = coll->activity;
-        host_ps = refresh_ps(b->r, o, i) + pieces_ps(b->r, o, i);
-        a.latency_ps += host_ps;
+        by_host_ps = host_ps(b->r, o, i);
+        a.latency_ps += by_host_ps;
     }
     id = new_task(b, i, class_id, &a);
     b->r->tasks[id].coll = coll;
-    b->r->tasks[id].host_ps = host_ps;
+    b->r->tasks[id].host_ps = by_host_ps;
     after_spot(b, id, b->tail[lane(b, o)], class_id);
     for (uint32_t k = 0; k < o->n_waits; k++)
         after_spot(b, id, resolve(b, o, i, &o->waits[k]), class_id);
@@ -626,8 +615,6 @@ int run_program(struct run *r, const struct program *p, const struct cluster *c,
     r->serial = o->serial;
     r->framework = o->framework;
     coll_cache_init(&r->cache, p, c, &o->nccl);
-    r->cache.broadcasts = o->framework && o->framework->refresh_by_owner;
-    r->cache.ring_broadcasts = r->cache.broadcasts && o->framework_gathers;
     if (!o->unfold)
         coll_cache_fold(&r->cache);
     r->f = fluid_new();

@@ -19,8 +19,6 @@ struct sim_options {
     bool keep_trace; /* fill prediction.instances */
     bool
         serial; /* one stream: operations one after the other in walking order, as exec runs them */
-    /* Owners' updates that travel by ALGO_AUTO go as the framework sends them, where it is known how: broadcasts along a ring. */
-    bool framework_gathers;
     struct nccl_options nccl;
     const struct framework_costs *framework; /* NULL: none, as ballast exec */
 };

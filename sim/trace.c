@@ -18,14 +18,20 @@ static void write_event(FILE *f, const struct program *p, uint32_t pid,
     const struct op *o = &p->ops[x->id.op];
     bool segments = o->coll.kind == COLL_SEGMENT_GATHER || o->coll.kind == COLL_SEGMENT_REDUCE;
     const char *algo = segments && x->algo ? coll_algo_name(x->algo) : NULL;
+    uint32_t calls = o->kind == OP_COLLECTIVE ? op_calls(p, o, &x->id) : 1;
+    char of[48] = "";
+
+    if (o->coll.calls != CALLS_USUAL)
+        snprintf(of, sizeof(of), ",\"%s\":%u",
+                 o->coll.calls == CALLS_PIECES ? "pieces" : "broadcasts", calls);
 
     fprintf(f,
             "{\"ph\":\"X\",\"name\":\"%s\",\"cat\":\"%s\",\"pid\":%u,\"tid\":%u,\"ts\":%.6f,"
             "\"dur\":%.6f,"
-            "\"args\":{\"op\":%u,\"unit\":%u,\"micro_batch\":%u,\"item\":%u%s%s%s}},\n",
+            "\"args\":{\"op\":%u,\"unit\":%u,\"micro_batch\":%u,\"item\":%u%s%s%s%s}},\n",
             o->name, phase_name(o->phase), pid, (unsigned)o->stream, (double)x->start_ps / 1e6,
             (double)(x->end_ps - x->start_ps) / 1e6, x->id.op, x->id.unit, x->id.micro, x->id.item,
-            algo ? ",\"algorithm\":\"" : "", algo ? algo : "", algo ? "\"" : "");
+            algo ? ",\"algorithm\":\"" : "", algo ? algo : "", algo ? "\"" : "", of);
 }
 
 int sim_write_processes(const char *path, const struct program *p,

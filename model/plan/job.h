@@ -22,7 +22,8 @@ enum coll_algo { ALGO_AUTO, SEGMENT_ALGOS(COLL_ALGO_ENUM) ALGO_N };
 #undef COLL_ALGO_ENUM
 const char *coll_algo_name(enum coll_algo a);
 
-/* What surrounds the arithmetic: overlap, launch cost, bytes. */
+/* The framework whose habits and overheads are assumed: a name, a row of habits in
+ * model/plan/frameworks.c and a row of costs in sim/framework.c each. */
 #define FRAMEWORKS(X)                                                                              \
     X(FRAMEWORK_FSDP2, "fsdp2")                                                                    \
     X(FRAMEWORK_FSDP2_COMPILED, "fsdp2-compiled")                                                  \
@@ -106,13 +107,13 @@ static inline struct graph_batch job_batch(const struct job *j)
     return (struct graph_batch){j->micro_batch, j->seq_len, j->target_len};
 }
 
-/* Megatron-DeepSpeed's attention is unfused, and everybody's is where scores have a bias of their own: kernels of T5's
- * frameworks are PyTorch's eager ones. The others' is fused. */
+/* Is attention unfused: as asked, else by the framework's row, and in every framework where scores
+ * have a bias of their own (T5's relative positions, whose kernels are PyTorch's eager ones)? */
 bool job_unfused_attention(const struct job *j, const struct model *m);
-/* FSDP2 without a compiler and DeepSpeed have PyTorch's loss. */
+/* Is the loss PyTorch's: as asked, else by the framework's row? */
 bool job_eager_loss(const struct job *j);
-/* Does nothing compute while gradients are reduced? Megatron-DeepSpeed (without overlap_comm) reduces after backward; DeepSpeed's calls
- * are waited for whatever the job says, by the simulator (framework_costs.waits). */
+/* Are gradients reduced when backward has ended: as asked, else by the framework's row? A framework
+ * whose row says `waits` overlaps nothing, whatever this says. */
 bool job_reduces_after(const struct job *j);
 
 #endif

@@ -198,6 +198,28 @@ uint64_t op_coll_bytes(const struct program *p, const struct op *o, const struct
     return c->unit_bytes ? c->unit_bytes[i->unit] : c->bytes;
 }
 
+uint32_t op_calls(const struct program *p, const struct op *o, const struct instance *i)
+{
+    const struct collective *c = &o->coll;
+    uint32_t members = p->groups[c->group].n_members;
+
+    switch (c->calls) {
+    case CALLS_USUAL:
+        break;
+    case CALLS_BROADCASTS:
+        if (c->kind == COLL_SEGMENT_GATHER) {
+            const struct segment_table *t = &p->segment_tables[c->table];
+            uint32_t u = t->n_units == 1 ? 0 : i->unit;
+
+            return t->start[u + 1] - t->start[u];
+        }
+        return members;
+    case CALLS_PIECES:
+        return p->model->units[i->unit].n * members;
+    }
+    return 1;
+}
+
 /* ---- waits ---- */
 
 bool op_in_loop(const struct program *p, const struct op *o, enum loop_kind kind)

@@ -226,9 +226,22 @@ struct moved {
                             * collective has, in a buffer that holds the model; NULL: the unit's tensors */
 };
 
+/* What a collective is made of on the host, as the framework has it (model/plan/frameworks.h). */
+enum coll_calls {
+    CALLS_USUAL, /* one call, or one for each `piece_bytes` */
+    /* Broadcasts, one after the other, and the host waits for each. Of a segment gather: one for each
+     * segment. Of an all-gather: one for each rank's part; in a loop over units the broadcasts of all
+     * units together are as many. */
+    CALLS_BROADCASTS,
+    /* As CALLS_USUAL, but the host hands the call a list of pieces, one for each tensor of the unit and
+     * rank of the group. */
+    CALLS_PIECES,
+};
+
 struct collective {
     enum coll_kind kind;
     struct moved moved;
+    enum coll_calls calls;
     uint32_t group;
     enum coll_algo algo; /* of segment collectives; AUTO: the simulator chooses */
     const uint64_t
@@ -262,7 +275,6 @@ enum purpose {
     PURPOSE_USUAL,
     PURPOSE_RECOMPUTE, /* backward makes again what forward did not keep */
     PURPOSE_UNIT_DONE, /* the mark that ends a unit's forward: its output is there */
-    PURPOSE_BESIDE, /* a refresh of what has no owner, beside owners' segments of the same unit */
 };
 
 struct op {
@@ -314,6 +326,8 @@ struct program {
     uint32_t distinct;      /* the other ranks hold and work what one of ranks [0, distinct) does */
     uint32_t gpus_per_node; /* of an NVLink domain: cluster_by_domain() */
     uint32_t n_micro;
+    bool
+        in_order; /* the host waits for every operation: one after the other, whatever their streams */
     struct role *roles;
     struct op *ops;
     struct loop *loops;
@@ -341,6 +355,8 @@ struct instance {
 /* Whole bytes of a collective instance, before padding (rooted: of the place that roots most); 0: the instance does not
  * exist. */
 uint64_t op_coll_bytes(const struct program *p, const struct op *o, const struct instance *i);
+/* Broadcasts that a collective instance is made of, or pieces (enum coll_calls); 1: as usual. */
+uint32_t op_calls(const struct program *p, const struct op *o, const struct instance *i);
 
 /* Calls fn for every instance that `rank` runs in one step, in walking order; a non-zero return stops the walk and is
  * returned. The one place that knows loops and guards: sim and exec both use it. */

@@ -118,6 +118,11 @@ static int check_collective(const struct program *p, const struct op *o, struct 
             coll_kind_name(c->kind));
     if ((segments || c->rooted) && c->table >= p->n_segment_tables)
         BAD("op '%s' uses segment table %u of %u", o->name, c->table, p->n_segment_tables);
+    if (c->calls == CALLS_BROADCASTS && c->kind != COLL_SEGMENT_GATHER &&
+        c->kind != COLL_ALL_GATHER)
+        BAD("op '%s' is a %s by broadcasts, expected a gather", o->name, coll_kind_name(c->kind));
+    if (c->calls == CALLS_PIECES && !op_in_loop(p, o, LOOP_UNIT))
+        BAD("op '%s' moves pieces of a unit, but is in no loop over units", o->name);
     if (c->item_bytes && !op_in_loop(p, o, LOOP_ITEM))
         BAD("op '%s' moves bytes by item, but is in no loop over items", o->name);
     if ((c->kind == COLL_SEND || c->kind == COLL_RECV) && c->peer_op >= p->n_ops)

@@ -1,5 +1,6 @@
 #!/bin/sh
-# rows.sh - an enumerator that nobody has heard of does not compile, and nobody asks which optimizer it is. Ends with
+# rows.sh - an enumerator that nobody has heard of does not compile, and nobody asks which optimizer or framework
+# it is. Ends with
 # "passed failed skipped". It needs the compiler that built the tests (CC) and no build.
 export LC_ALL=C CCACHE_DISABLE=1 # a cache does not see a header that comes before another
 CC=${CC:-cc}
@@ -42,6 +43,8 @@ planted() { # header pattern line name source...
 planted model/tensors/model.h 'X(OPTIMIZER_NORMUON, normuon)' '    X(OPTIMIZER_PLANTED, planted) \' planted model/plan/optimizers.c
 planted model/plan/job.h 'X(ALGO_TREE, tree)' '    X(ALGO_PLANTED, planted) \' planted model/plan/segment_algo.c \
     sim/collective.c model/program/traffic_segments.c exec/collective.c
+planted model/plan/job.h 'X(FRAMEWORK_MEGATRON, "megatron")' '    X(FRAMEWORK_PLANTED, "planted") \' FRAMEWORK_PLANTED \
+    model/plan/frameworks.c sim/framework.c
 planted model/plan/plan.h 'X(STRATEGY_GATHER, "gather")' '    X(STRATEGY_PLANTED, "planted") \' STRATEGY_PLANTED \
     layouts/layout.c layouts/loads.c layouts/zero3.c
 
@@ -52,6 +55,14 @@ grep -nE 'OPTIMIZER_(MUON|NORMUON|SHAMPOO|SOAP|ADAMW|LION)' model/*/*.[ch] layou
 if [ -s "$work/out" ]; then bad "readers of rows name optimizers"; else good; fi
 grep -nE '[=!]= *OPTIMIZER_|case OPTIMIZER_' cli/step_band.c cli/calibrate.c model/plan/optimizers.[ch] | grep -v OPTIMIZER_MS >"$work/out"
 if [ -s "$work/out" ]; then bad "data is compared with optimizers"; else good; fi
+
+# Who names a framework: the list, the rows of habits and of costs, and data. Nobody compares with one.
+named='FRAMEWORK_(FSDP2|MEGATRON|DEEPSPEED)'
+grep -nE "$named" model/*/*.[ch] layouts/*.[ch] planner/*.[ch] sim/*.[ch] exec/*.[ch] cli/*.[ch] |
+    grep -vE '^(model/plan/(job\.h|frameworks\.c)|sim/framework\.c|cli/(step_band|calibrate)\.c):' >"$work/out"
+if [ -s "$work/out" ]; then bad "readers of rows name frameworks"; else good; fi
+grep -nE "[=!]= *$named|case $named" cli/step_band.c cli/calibrate.c >"$work/out"
+if [ -s "$work/out" ]; then bad "data is compared with frameworks"; else good; fi
 
 echo "$passed $failed 0"
 [ "$failed" = 0 ]

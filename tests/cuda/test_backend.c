@@ -218,6 +218,43 @@ START_TEST(every_gather_algorithm_has_them)
 }
 END_TEST
 
+static uint64_t nccl_calls(struct setting *s, enum framework f)
+{
+    struct outcome x;
+    struct arena a;
+    struct err e = {0};
+    uint64_t n;
+
+    arena_init(&a);
+    s->job.framework = f;
+    s->job.gather_as_framework = true;
+    standin_reset(s->seed);
+    MUST(!run(s, true, &a, &x, &e), "%s", e.msg);
+    n = standin_calls().collectives;
+    release(&x);
+    arena_release(&a);
+    return n;
+}
+
+/* FSDP2's refresh is an ncclBroadcast a rank where Megatron's is an ncclAllGather, on each rank in each step; bits and bytes are those of
+ * the cpu backend, and of its broadcasts. */
+START_TEST(a_frameworks_broadcasts_are_nccls)
+{
+    struct setting s = small("llama", "zero1+gather", 4);
+    uint64_t one, each;
+
+    s.job.bucket_bytes = UINT64_C(1) << 40;
+    one = nccl_calls(&s, FRAMEWORK_MEGATRON);
+    each = nccl_calls(&s, FRAMEWORK_FSDP2);
+    ck_assert_uint_eq(each - one, STEPS * 4 * (4 - 1));
+    cpu_and_cuda(&s);
+    s.layout = "zero1+owner";
+    cpu_and_cuda(&s);
+    s.job.framework = FRAMEWORK_DEEPSPEED;
+    cpu_and_cuda(&s);
+}
+END_TEST
+
 START_TEST(experts_have_them)
 {
     for (int l = 0; l < N_LAYOUTS; l++) {
@@ -489,6 +526,6 @@ __attribute__((constructor)) static void setup(void)
 }
 
 SUITE_MAIN("cuda/backend", every_layout_has_the_bits_of_the_cpu_backend,
-           every_gather_algorithm_has_them, experts_have_them, shard_groups_have_them,
-           unordered_reductions_and_other_orders_of_the_streams, a_forgotten_event_is_caught,
-           groups_of_some_ranks_mean_what_they_say)
+           every_gather_algorithm_has_them, a_frameworks_broadcasts_are_nccls, experts_have_them,
+           shard_groups_have_them, unordered_reductions_and_other_orders_of_the_streams,
+           a_forgotten_event_is_caught, groups_of_some_ranks_mean_what_they_say)

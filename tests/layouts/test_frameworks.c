@@ -92,6 +92,65 @@ static uint32_t op_named(const char *name)
     return PROGRAM_NONE;
 }
 
+/* What frameworks make of a refresh: FSDP2's broadcasts go along rings unless the job says how, a segment a tensor; what has no owner is
+ * one call. Megatron's is one call, and neighbours of one owner are one segment. */
+START_TEST(broadcasts_are_operations_where_a_framework_has_them)
+{
+    for (int f = 0; f < FRAMEWORK_N; f++) {
+        bool broadcasts = f == FRAMEWORK_FSDP2 || f == FRAMEWORK_FSDP2_COMPILED;
+        enum coll_calls calls = broadcasts ? CALLS_BROADCASTS : CALLS_USUAL;
+        struct job j = plans_job();
+        const struct collective *c;
+
+        j.framework = (enum framework)f;
+        j.gather_as_framework = broadcasts;
+        lower("llama", "zero1", &j, 4);
+        ck_assert_int_eq(prog.ops[op_named("refresh")].coll.calls, calls);
+        arena_release(&a);
+        lower("llama", "zero1+owner", &j,
+              2); /* 7 matrices and 2 norms a layer, 2 owners: some merge */
+        c = &prog.ops[op_named("refresh")].coll;
+        ck_assert_int_eq(c->calls, calls);
+        ck_assert_int_eq(c->algo, broadcasts ? ALGO_RING : ALGO_AUTO);
+        ck_assert_int_eq(prog.ops[op_named("refresh.tail")].coll.calls, CALLS_USUAL);
+        for (uint32_t u = 1; u < 5; u++) {
+            const struct segment_table *t = &prog.segment_tables[c->table];
+
+            ck_assert(broadcasts ? t->start[u + 1] - t->start[u] == 9
+                                 : t->start[u + 1] - t->start[u] < 9);
+        }
+        arena_release(&a);
+        j.gather_as_framework = false;
+        lower("llama", "zero1+owner", &j, 2);
+        c = &prog.ops[op_named("refresh")].coll;
+        ck_assert_int_eq(c->calls, calls);
+        ck_assert_int_eq(c->algo, ALGO_AUTO);
+        arena_release(&a);
+    }
+}
+END_TEST
+
+/* DeepSpeed moves units in lists of pieces and waits for every call; between replicas go shards, which are one piece. */
+START_TEST(pieces_and_waiting_are_deepspeeds)
+{
+    for (int f = 0; f < FRAMEWORK_N; f++) {
+        enum coll_calls calls = f == FRAMEWORK_DEEPSPEED ? CALLS_PIECES : CALLS_USUAL;
+        static const char *const moves[] = {"gather.forward", "gather.backward", "reduce"};
+        struct job j = plans_job();
+
+        j.framework = (enum framework)f;
+        j.optimizer = OPTIMIZER_ADAMW;
+        j.shard_group = 4;
+        lower("llama", "mics", &j, 8);
+        ck_assert_int_eq(prog.in_order, f == FRAMEWORK_DEEPSPEED);
+        for (int k = 0; k < 3; k++)
+            ck_assert_int_eq(prog.ops[op_named(moves[k])].coll.calls, calls);
+        ck_assert_int_eq(prog.ops[op_named("replicate")].coll.calls, CALLS_USUAL);
+        arena_release(&a);
+    }
+}
+END_TEST
+
 /* The refresh of the step before comes first; forward waits for its unit's, the optimizer's end for nothing more. */
 START_TEST(an_overlapped_refresh_is_waited_for_unit_by_unit)
 {
@@ -296,7 +355,8 @@ START_TEST(an_eager_loss_holds_copies)
 }
 END_TEST
 
-SUITE_MAIN("layouts/frameworks", torchtitans_policy_saves_every_other_product,
+SUITE_MAIN("layouts/frameworks", broadcasts_are_operations_where_a_framework_has_them,
+           pieces_and_waiting_are_deepspeeds, torchtitans_policy_saves_every_other_product,
            megatrons_policy_repeats_attention, fsdp2_copies_what_it_gathers_and_reduces,
            an_overlapped_refresh_is_waited_for_unit_by_unit,
            reductions_wait_for_backward_or_backward_for_them,

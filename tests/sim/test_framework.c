@@ -226,11 +226,11 @@ START_TEST(graphs_and_copies)
 }
 END_TEST
 
-static double step_us(const char *layout, uint32_t world, const struct framework_costs *f,
-                      bool serial, double nvlink_Bps)
+static double step_of(const char *layout, uint32_t world, const struct job *j,
+                      const struct framework_costs *f, bool serial, double blocking_s,
+                      double nvlink_Bps)
 {
     struct sim_options o = {.framework = f, .serial = serial};
-    struct job j = plans_job();
     struct program program;
     struct prediction pr;
     struct arena a;
@@ -239,14 +239,23 @@ static double step_us(const char *layout, uint32_t world, const struct framework
     double t;
 
     arena_init(&a);
-    j.grad_accum = 4;
-    plans_make(&plan, &a, "llama", layout, &j, world, 8);
+    plans_make(&plan, &a, "llama", layout, j, world, 8);
     plan.cluster.nvlink_Bps = nvlink_Bps;
+    plan.cluster.device.blocking_s = blocking_s;
     plans_lower(&plan, &a, &program);
     MUST(sim_predict(&program, &plan.cluster, &o, &a, &pr, &e) == 0, "%s", e.msg);
     t = (double)pr.step_ps / 1e6;
     arena_release(&a);
     return t;
+}
+
+static double step_us(const char *layout, uint32_t world, const struct framework_costs *f,
+                      bool serial, double nvlink_Bps)
+{
+    struct job j = plans_job();
+
+    j.grad_accum = 4;
+    return step_of(layout, world, &j, f, serial, 0, nvlink_Bps);
 }
 
 /* Three of four micro-batches add to gradients of 2 bytes that are there: three passes at 1 TB/s. Where gradients are reduced and
@@ -269,11 +278,69 @@ END_TEST
 /* Where the host waits for every gather and reduction the step is the sum of its operations; where it does not it is less. */
 START_TEST(a_host_that_waits_overlaps_nothing)
 {
-    struct framework_costs waits = {.logit_bytes = 8, .waits = true}, runs = {.logit_bytes = 8};
-    double sum = step_us("zero3+gather", 4, &runs, true, 1e11);
+    const struct framework_costs f = {.logit_bytes = 8};
+    struct job waits = plans_job(), runs = waits;
+    double sum;
 
-    ck_assert_double_eq_tol(step_us("zero3+gather", 4, &waits, false, 1e11), sum, 1e-6 * sum);
-    ck_assert_double_lt(step_us("zero3+gather", 4, &runs, false, 1e11), 0.999 * sum);
+    waits.grad_accum = runs.grad_accum = 4;
+    waits.framework = FRAMEWORK_DEEPSPEED;
+    sum = step_of("zero3+gather", 4, &waits, &f, true, 0, 1e11);
+    ck_assert_double_eq_tol(step_of("zero3+gather", 4, &waits, &f, false, 0, 1e11), sum,
+                            1e-6 * sum);
+    ck_assert_double_lt(step_of("zero3+gather", 4, &runs, &f, false, 0, 1e11),
+                        0.999 * step_of("zero3+gather", 4, &runs, &f, true, 0, 1e11));
+}
+END_TEST
+
+/* A millisecond more for a broadcast is one more for each: of 4 ranks' parts, at once or unit by unit; of each of the 9 tensors of
+ * 4 layers, each of which has an owner (its 7 matrices, and its norms). A framework without broadcasts, and a run
+ * without a framework, wait for none. */
+START_TEST(the_host_waits_for_each_broadcast)
+{
+    static const struct {
+        const char *layout;
+        bool overlap;
+        enum framework by;
+        double ms;
+    } rows[] = {{"zero1", false, FRAMEWORK_FSDP2, 4},
+                {"zero1", true, FRAMEWORK_FSDP2_COMPILED, 4},
+                {"zero1+owner", false, FRAMEWORK_FSDP2, 4 * 9},
+                {"zero2+owner", true, FRAMEWORK_FSDP2, 4 * 9},
+                {"zero1", false, FRAMEWORK_MEGATRON, 0},
+                {"zero1+owner", false, FRAMEWORK_DEEPSPEED, 0}};
+    const struct framework_costs f = {.logit_bytes = 8};
+
+    for (int i = 0; i < 6; i++) {
+        struct job j = plans_job();
+
+        j.framework = rows[i].by;
+        j.overlap_refresh = rows[i].overlap;
+        ck_assert_double_eq_tol(step_of(rows[i].layout, 4, &j, &f, true, 2e-3, 1e18) -
+                                    step_of(rows[i].layout, 4, &j, &f, true, 1e-3, 1e18),
+                                1e3 * rows[i].ms, 1e-3);
+        ck_assert_double_eq_tol(step_of(rows[i].layout, 4, &j, NULL, true, 2e-3, 1e18) -
+                                    step_of(rows[i].layout, 4, &j, NULL, true, 1e-3, 1e18),
+                                0, 1e-9);
+    }
+}
+END_TEST
+
+/* 10 us a piece: of each of 39 tensors (9 of each of 4 layers, the embedding, a norm and the head) a piece a rank, in forward's gather,
+ * in backward's (but for the last unit, which stays) and in the reduction. */
+START_TEST(the_host_hands_over_each_piece)
+{
+    const struct framework_costs none = {.logit_bytes = 8},
+                                 pieces = {.logit_bytes = 8, .piece_s = 10e-6};
+    struct job j = plans_job();
+
+    j.framework = FRAMEWORK_DEEPSPEED;
+    ck_assert_double_eq_tol(step_of("zero3+gather", 4, &j, &pieces, true, 0, 1e18) -
+                                step_of("zero3+gather", 4, &j, &none, true, 0, 1e18),
+                            10.0 * 4 * (39 + (39 - 2) + 39), 1e-3);
+    j.framework = FRAMEWORK_FSDP2;
+    ck_assert_double_eq_tol(step_of("zero3+gather", 4, &j, &pieces, true, 0, 1e18) -
+                                step_of("zero3+gather", 4, &j, &none, true, 0, 1e18),
+                            0, 1e-9);
 }
 END_TEST
 
@@ -310,4 +377,5 @@ SUITE_MAIN("sim/framework", what_fits_the_cache_does_not_pass_memory,
            a_measured_grid_corrects_a_burst, symmetric_products_are_as_fast_as_measured,
            a_batch_saves_launches, graphs_and_copies, fp8_doubles_the_rate_and_casts_its_operands,
            further_micro_batches_add_to_gradients, a_host_that_waits_overlaps_nothing,
+           the_host_waits_for_each_broadcast, the_host_hands_over_each_piece,
            constants_stay_in_their_physical_ranges)

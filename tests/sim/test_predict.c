@@ -712,6 +712,7 @@ START_TEST(names_of_operations_steer_nothing)
         for (int l = 0; l < 4; l++) {
             const struct sim_options o = {.framework = framework_costs((enum framework)f)};
 
+            j.framework = (enum framework)f;
             j.recompute = RECOMPUTE_FULL;
             make("llama", layouts[l], &j, 8, 4);
             real_cluster(&plan.cluster);
