@@ -284,7 +284,7 @@ static char *gradients(struct exec_run *r, const struct instance *i, bool *flat)
 {
     uint32_t b = r->p->known.grads;
 
-    *flat = r->p->buffers[b].persistent;
+    *flat = r->p->buffers[b].span == SPAN_RESIDENT;
     return run_find(r, b, i->unit, i->micro)->data;
 }
 
@@ -393,7 +393,7 @@ static void copy_reduced(struct exec_run *r, const struct op *o, const struct in
 static void reduce_copies(struct exec_run *r, const struct op *o, const struct instance *i)
 {
     struct run_buffer *b = run_find(r, o->operands[0].buffer, i->unit, 0);
-    bool whole = r->p->buffers[b->buffer].persistent;
+    bool whole = r->p->buffers[b->buffer].span == SPAN_RESIDENT;
     size_t size = dtype_bytes(o->coll.wire, 1);
     uint32_t n = run_group(r, o)->n;
     uint64_t bytes = !whole           ? b->bytes
@@ -567,7 +567,7 @@ int run_collective(struct exec_run *r, const struct op *o, const struct instance
     case COLL_ALL_REDUCE:
         if (over_copies(r, o))
             reduce_copies(r, o, i);
-        else if (r->p->buffers[r->p->known.grads].persistent)
+        else if (r->p->buffers[r->p->known.grads].span == SPAN_RESIDENT)
             reduce_bucket(r, o, i);
         else
             reduce_whole(r, o, i);
@@ -577,7 +577,7 @@ int run_collective(struct exec_run *r, const struct op *o, const struct instance
         return 0;
     case COLL_SEGMENT_REDUCE:
         if (r->p->place[r->p->model->units[i->unit].first].rule == PLACE_FLAT &&
-            r->p->buffers[r->p->known.grads].persistent)
+            r->p->buffers[r->p->known.grads].span == SPAN_RESIDENT)
             reduce_slices(r, o, i);
         else
             reduce_segments(r, o, i);

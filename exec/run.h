@@ -16,7 +16,8 @@
 
 /* A live instance of a buffer. */
 struct run_buffer {
-    uint32_t buffer, unit, micro;
+    uint32_t buffer;
+    struct buffer_at at;
     void *data;       /* owned; the backend's */
     uint64_t bytes;   /* as the program counts them */
     uint64_t counted; /* of them, so far */
@@ -146,7 +147,7 @@ int exec_loss(struct exec_run *r, double *loss, struct err *e);
 /* At least n bytes of the stream at work, kept for later operations of it; contents undefined. PACK: what collectives move,
  * and tokens; FP32: the optimizer's, from the products of an item to its update. */
 void *run_scratch(struct exec_run *r, int which, size_t n);
-/* The live instance; a bug when there is none. Resident buffers have unit and micro 0. */
+/* The live instance that an operation of this unit and micro-batch names; a bug when there is none. */
 struct run_buffer *run_find(struct exec_run *r, uint32_t buffer, uint32_t unit, uint32_t micro);
 /* Operand k of the op, resolved: the buffer, or the tensor in it. */
 struct run_view {

@@ -75,7 +75,7 @@ char *run_matrix(struct exec_run *r, const struct op *o, const struct instance *
                dtype_bytes(run_travel(r), before);
     }
     for (uint32_t k = 0; k < o->n_operands; k++)
-        if (r->p->buffers[o->operands[k].buffer].rule == SIZE_BY_ITEM)
+        if (r->p->buffers[o->operands[k].buffer].span == SPAN_ITEM)
             return run_find(r, o->operands[k].buffer, 0, 0)->data;
     BUG_ON(true);
 }

@@ -46,7 +46,7 @@ static void resident_buffer(struct lower *l, const char *name, enum mem_part par
                             uint64_t every, const uint64_t *owned, uint32_t *id)
 {
     struct buffer b = {
-        .name = name, .part = part, .dtype = d, .rule = SIZE_BY_RANK, .persistent = true};
+        .name = name, .part = part, .dtype = d, .rule = SIZE_BY_RANK, .span = SPAN_RESIDENT};
 
     b.ranks = resident_table(l, every, owned);
     *id = program_add_buffer(&l->b, &b);
@@ -140,6 +140,7 @@ static uint32_t unit_buffer(struct lower *l, const char *name, enum mem_part par
                                                       .part = part,
                                                       .dtype = d,
                                                       .rule = SIZE_BY_UNIT,
+                                                      .span = SPAN_UNIT_MICRO,
                                                       .unit_bytes = by_unit(l, bytes)});
 }
 
@@ -185,8 +186,8 @@ static void carried_buffers(struct lower *l)
             struct buffer b = {.part = MEM_ACTIVATIONS,
                                .dtype = l->j->param_dtype,
                                .rule = SIZE_CONST,
-                               .bytes = g->values[v].bytes,
-                               .one = true};
+                               .span = SPAN_MICRO,
+                               .bytes = g->values[v].bytes};
 
             if (c == CARRIED_NONE || l->carried[c].value != PROGRAM_NONE)
                 continue;
@@ -220,6 +221,7 @@ void step_buffers(struct lower *l)
                                                            .part = MEM_GRADS,
                                                            .dtype = j->grad_dtype,
                                                            .rule = SIZE_BY_UNIT,
+                                                           .span = SPAN_UNIT,
                                                            .unit_bytes = l->move.grad_bytes});
         if (l->move.grad_table != PROGRAM_NONE)
             l->grad_owned =
@@ -227,6 +229,7 @@ void step_buffers(struct lower *l)
                                                            .part = MEM_GRADS,
                                                            .dtype = j->grad_dtype,
                                                            .rule = SIZE_SEGMENTS,
+                                                           .span = SPAN_UNIT,
                                                            .table = l->move.grad_table});
     }
     carried_buffers(l);
@@ -248,6 +251,7 @@ uint32_t value_buffer(struct lower *l, uint32_t class_id, uint32_t v, bool grad)
                                     .part = x->logits ? MEM_LOGITS : MEM_ACTIVATIONS,
                                     .dtype = l->j->param_dtype,
                                     .rule = SIZE_CONST,
+                                    .span = SPAN_UNIT_MICRO,
                                     .bytes = x->bytes});
     return *id;
 }

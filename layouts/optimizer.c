@@ -229,6 +229,7 @@ static void matrix_loop(struct lower *l, const struct matrix_step *s, const stru
                                 .part = MEM_WORKSPACE,
                                 .dtype = DTYPE_BF16,
                                 .rule = SIZE_BY_ITEM,
+                                .span = SPAN_ITEM,
                                 .item_bytes = item_bytes(l, x->work,
                                                          s->products ? sharded_workspace_bytes
                                                                      : optimizer_workspace_bytes)});
@@ -304,6 +305,7 @@ static uint32_t gather_once_buffer(struct lower *l)
                                                .part = MEM_WORKSPACE,
                                                .dtype = d,
                                                .rule = SIZE_CONST,
+                                               .span = SPAN_STEP,
                                                .bytes = dtype_bytes(d, l->m->matrix_params)});
 }
 
@@ -393,6 +395,7 @@ static void batch_loop(struct lower *l, const struct matrix_step *s, uint32_t he
                                 .part = MEM_WORKSPACE,
                                 .dtype = DTYPE_BF16,
                                 .rule = SIZE_BY_ITEM,
+                                .span = SPAN_ITEM,
                                 .item_bytes = item_bytes(l, work, arrived_workspace_bytes)});
     program_open_loop(&l->b, &(struct loop){.kind = LOOP_ITEM, .work = work});
     in = shard_op(l, "optimizer.all_to_all", COLL_ALL_TO_ALL, STREAM_GATHER, wire, 1, bytes, 0);
@@ -434,6 +437,7 @@ static void alltoall_step(struct lower *l, const struct matrix_step *s)
                                                                   .part = MEM_WORKSPACE,
                                                                   .dtype = d,
                                                                   .rule = SIZE_CONST,
+                                                                  .span = SPAN_STEP,
                                                                   .bytes = rows});
     l->held_parts = true;
     x.after = hold_mark(l, "optimizer.rows.hold", x.held, false, l->optimizer_begin);
@@ -502,6 +506,7 @@ static void slice_step(struct lower *l, const struct matrix_step *s)
                                     .part = MEM_WORKSPACE,
                                     .dtype = optimizer_travel_dtype(l->j),
                                     .rule = SIZE_CONST,
+                                    .span = SPAN_STEP,
                                     .bytes = cut_held_bytes(l, &l->p->work_tables[x.work])});
         waits[0] = x.after = hold_mark(l, "optimizer.cut.hold", x.held, false, l->optimizer_begin);
         if (optimizer_has_momentum(l))

@@ -15,7 +15,7 @@
  * awaited op sits in a loop that the waiter is not in, its last instance (in walking order) so far is meant.
  *
  * Life of buffers: an op reserves buffers when it starts and releases others when it ends, in terms of (buffer, unit,
- * micro-batch) instances, of a buffer sized by items an instance an item. Persistent buffers live through the step.
+ * micro-batch) instances; a buffer's span says which of these tell its instances apart. Resident ones live through the step.
  *
  * Wire volume: an even collective moves a buffer that is cut into n equal parts of ceil(elements/n) elements: what
  * FSDP pads, the wire carries. traffic.h turns a collective into bytes per rank.
@@ -133,19 +133,38 @@ enum size_rule {
     SIZE_SEGMENTS, /* sum of the segments of the unit (table) that the rank's place roots */
     SIZE_BY_ITEM,  /* item_bytes[item of the work table] */
 };
+/* What tells instances of a buffer apart. */
+enum span {
+    SPAN_RESIDENT, /* there is one: reserved before the step, never released */
+    SPAN_STEP, /* there is one, of operations outside loops: what the optimizer holds of many matrices */
+    SPAN_UNIT, /* the unit, over all micro-batches: reduced gradients */
+    SPAN_MICRO, /* the micro-batch, whichever unit the operation is of: what a unit makes for later ones */
+    SPAN_UNIT_MICRO, /* both: activations, gathered units, a unit's whole gradients */
+    SPAN_ITEM,       /* the item of a loop over items; in walking order a rank has one at a time */
+};
 struct buffer {
     const char *name;
     enum mem_part part;
     enum dtype dtype;
     enum size_rule rule;
+    enum span span;
     uint64_t bytes;
     const uint64_t *unit_bytes; /* [n_units] */
     const uint64_t *item_bytes; /* [n_items of work] */
     struct rank_table ranks;
-    uint32_t table;  /* SIZE_SEGMENTS: index into program.segment_tables */
-    bool persistent; /* reserved before the step, never released */
-    bool one; /* one instance a micro-batch, whichever unit the operation that names it is of */
+    uint32_t table; /* SIZE_SEGMENTS: index into program.segment_tables */
 };
+
+/* An instance of a buffer: what its span does not tell apart is 0. */
+struct buffer_at {
+    uint32_t unit, micro;
+};
+struct program;
+struct instance;
+/* The instance of `buffer` that a life or an operand of operation instance i names. False: there is none (a unit before the
+ * first or behind the last). */
+bool buffer_instance(const struct program *p, uint32_t buffer, const struct instance *i,
+                     int32_t d_unit, struct buffer_at *at);
 
 /* ---- what is done: operations ---- */
 
@@ -186,12 +205,6 @@ struct operand {
     uint32_t count,
         stride; /* experts: count tensors, each `stride` behind the one before; 0: one */
 };
-
-/* Unit of the instance of a buffer that a life or an operand of an operation on `unit` names; out of range: there is none. */
-static inline int64_t buffer_unit(const struct buffer *b, uint32_t unit, int32_t d_unit)
-{
-    return b->one ? 0 : (int64_t)unit + d_unit;
-}
 
 enum coll_kind {
     COLL_ALL_REDUCE,

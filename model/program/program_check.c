@@ -138,6 +138,40 @@ static int check_collective(const struct program *p, const struct op *o, struct 
     return 0;
 }
 
+/* Of spans: how messages name them, the loops that tell instances apart, and the sizes that they can have. */
+#define LOOPS(k) (1u << LOOP_##k)
+#define SIZES(k) (1u << SIZE_##k)
+static const struct {
+    const char *name;
+    uint32_t loops, sizes; /* bits */
+} spans[] = {
+    [SPAN_RESIDENT] = {"resident", 0, SIZES(BY_RANK)},
+    [SPAN_STEP] = {"one a step", 0, SIZES(CONST)},
+    [SPAN_UNIT] = {"one a unit", LOOPS(UNIT), SIZES(CONST) | SIZES(BY_UNIT) | SIZES(SEGMENTS)},
+    [SPAN_MICRO] = {"one a micro-batch", LOOPS(MICRO), SIZES(CONST)},
+    [SPAN_UNIT_MICRO] = {"one a unit and micro-batch", LOOPS(UNIT) | LOOPS(MICRO),
+                         SIZES(CONST) | SIZES(BY_UNIT) | SIZES(SEGMENTS)},
+    [SPAN_ITEM] = {"one an item", LOOPS(ITEM), SIZES(BY_ITEM)},
+};
+
+static int check_life(const struct program *p, const struct op *o, const struct life *l,
+                      struct err *e)
+{
+    static const char *const counted[] = {
+        [LOOP_MICRO] = "micro-batches", [LOOP_UNIT] = "units", [LOOP_ITEM] = "items"};
+    const struct buffer *b;
+
+    if (l->buffer >= p->n_buffers)
+        BAD("op '%s' %s buffer %u of %u", o->name, l->release ? "releases" : "reserves", l->buffer,
+            p->n_buffers);
+    b = &p->buffers[l->buffer];
+    for (int k = LOOP_MICRO; k <= LOOP_ITEM; k++)
+        if (spans[b->span].loops & 1u << k && !op_in_loop(p, o, (enum loop_kind)k))
+            BAD("op '%s' holds '%s', %s, but is in no loop over %s", o->name, b->name,
+                spans[b->span].name, counted[k]);
+    return 0;
+}
+
 static int check_op(const struct program *p, const struct op *o, struct err *e)
 {
     if (check_nesting(p, o, e))
@@ -148,16 +182,9 @@ static int check_op(const struct program *p, const struct op *o, struct err *e)
     for (uint32_t i = 0; i < o->n_operands; i++)
         if (o->operands[i].buffer >= p->n_buffers)
             BAD("op '%s' uses buffer %u of %u", o->name, o->operands[i].buffer, p->n_buffers);
-    for (uint32_t i = 0; i < o->n_lives; i++) {
-        uint32_t b = o->lives[i].buffer;
-
-        if (b >= p->n_buffers)
-            BAD("op '%s' %s buffer %u of %u", o->name,
-                o->lives[i].release ? "releases" : "reserves", b, p->n_buffers);
-        if (p->buffers[b].rule == SIZE_BY_ITEM && !op_in_loop(p, o, LOOP_ITEM))
-            BAD("op '%s' holds '%s' by item, but is in no loop over items", o->name,
-                p->buffers[b].name);
-    }
+    for (uint32_t i = 0; i < o->n_lives; i++)
+        if (check_life(p, o, &o->lives[i], e))
+            return -1;
     if (o->by_item && !op_in_loop(p, o, LOOP_ITEM))
         BAD("op '%s' works by item, but is in no loop over items", o->name);
     return o->kind == OP_COLLECTIVE ? check_collective(p, o, e) : 0;
@@ -208,25 +235,35 @@ static int check_tables(const struct program *p, struct err *e)
 /* A buffer's size where it is needed, and its life. */
 static int check_buffer(const struct program *p, uint32_t v, struct err *e)
 {
+    static const char *const size_names[] = {[SIZE_CONST] = "constant",
+                                             [SIZE_BY_UNIT] = "by unit",
+                                             [SIZE_BY_RANK] = "by rank",
+                                             [SIZE_SEGMENTS] = "by segments",
+                                             [SIZE_BY_ITEM] = "by item"};
     const struct buffer *b = &p->buffers[v];
-    uint32_t reserved = 0, released = 0;
+    uint32_t reserved = 0, released = 0, loop = PROGRAM_NONE;
 
-    if (b->persistent != (b->rule == SIZE_BY_RANK))
-        BAD("buffer '%s' is %s, but its size is %sby rank", b->name,
-            b->persistent ? "persistent" : "transient", b->rule == SIZE_BY_RANK ? "" : "not ");
+    if (!(spans[b->span].sizes & 1u << b->rule))
+        BAD("buffer '%s' is %s, but its size is %s", b->name, spans[b->span].name,
+            size_names[b->rule]);
     if ((b->rule == SIZE_BY_UNIT && !b->unit_bytes) ||
         (b->rule == SIZE_BY_ITEM && !b->item_bytes) ||
         (b->rule == SIZE_SEGMENTS && b->table >= p->n_segment_tables))
         BAD("buffer '%s' has no table of its sizes", b->name);
     for (uint32_t i = 0; i < p->n_ops; i++)
-        for (uint32_t k = 0; k < p->ops[i].n_lives; k++)
-            if (p->ops[i].lives[k].buffer == v) {
-                reserved += !p->ops[i].lives[k].release;
-                released += p->ops[i].lives[k].release;
-            }
-    if (b->persistent ? reserved || released : !reserved || !released)
-        BAD("buffer '%s' is %s but reserved by %u and released by %u ops", b->name,
-            b->persistent ? "persistent" : "transient", reserved, released);
+        for (uint32_t k = 0; k < p->ops[i].n_lives; k++) {
+            if (p->ops[i].lives[k].buffer != v)
+                continue;
+            if (b->span == SPAN_ITEM && loop != PROGRAM_NONE && loop != p->ops[i].loop)
+                BAD("buffer '%s' is one an item, but op '%s' holds it in another loop", b->name,
+                    p->ops[i].name);
+            loop = p->ops[i].loop;
+            reserved += !p->ops[i].lives[k].release;
+            released += p->ops[i].lives[k].release;
+        }
+    if (b->span == SPAN_RESIDENT ? reserved || released : !reserved || !released)
+        BAD("buffer '%s' is %s, but reserved by %u and released by %u ops", b->name,
+            spans[b->span].name, reserved, released);
     return 0;
 }
 
