@@ -102,6 +102,16 @@ static void look(const struct both *b, bool relative, uint64_t at, uint64_t at_d
     }
 }
 
+/* What buffer `mine` of x has of a tensor, beside the same of `theirs` of ddp, which has all of it. */
+static void look_at(const struct both *b, const struct exec_run *x, uint32_t mine,
+                    const struct exec_run *ddp, uint32_t theirs, bool relative, uint32_t tensor,
+                    struct distance *s)
+{
+    struct run_place p = run_place(x, mine, tensor), q = run_place(ddp, theirs, tensor);
+
+    look(b, relative, p.at, q.at + p.first, p.n, tensor, p.first, s);
+}
+
 static void count(const struct both *b, struct comparison *c, uint32_t tensor, struct distance *s)
 {
     if (s->endless_set && c->endless.tensor == MODEL_NONE)
@@ -202,12 +212,9 @@ static void parameters(const struct exec_run *x, const struct exec_run *ddp, str
                      resident(ddp, ddp->p->known.params), 0};
 
     for (uint32_t t = 0; t < x->p->model->n_tensors; t++) {
-        const struct held_tensor *h = &x->held.t[t];
-        uint64_t first = h->param_whole ? 0 : h->first;
         struct distance s = {0};
 
-        look(&b, c->relative, h->param_at, h->flat_at + first,
-             h->param_whole ? x->p->model->tensors[t].numel : h->n, t, first, &s);
+        look_at(&b, x, x->p->known.params, ddp, ddp->p->known.params, c->relative, t, &s);
         count_parameter(x, &b, c, t, &s);
     }
     both_release(&b);
@@ -221,13 +228,11 @@ static void masters(const struct exec_run *x, const struct exec_run *ddp, struct
         return;
     b.mine = resident(x, x->p->known.master);
     b.theirs = resident(ddp, ddp->p->known.master);
-    find_largest(&b, ddp->held.master);
+    find_largest(&b, ddp->held.parts);
     for (uint32_t t = 0; t < x->p->model->n_tensors; t++) {
-        const struct held_tensor *h = &x->held.t[t];
         struct distance s = {0};
 
-        look(&b, c->relative, h->master_at, ddp->held.t[t].master_at + h->first, h->n, t, h->first,
-             &s);
+        look_at(&b, x, x->p->known.master, ddp, ddp->p->known.master, c->relative, t, &s);
         count_other(x, &b, c, t, &s);
     }
     both_release(&b);

@@ -68,7 +68,6 @@ static uint64_t state_elements(const struct plan *plan, const struct held_tensor
 void held_init(struct held *h, const struct plan *plan, const struct program *p, uint32_t place,
                struct arena *a)
 {
-    bool whole = p->known.weights == p->known.params;
     uint64_t unit_at = 0, flat = 0;
     uint32_t unit = MODEL_NONE;
 
@@ -81,16 +80,13 @@ void held_init(struct held *h, const struct plan *plan, const struct program *p,
         unit_at = t->unit == unit ? unit_at : 0;
         unit = t->unit;
         part_of(p, place, i, flat, x);
-        x->param_whole = whole;
         x->unit_at = unit_at;
         x->flat_at = flat;
-        x->param_at = h->params;
         x->state_at = h->states;
-        x->master_at = h->master;
-        h->params += whole ? t->numel : x->room;
+        x->part_at = h->parts;
         x->n_state = state_elements(plan, x, i);
         h->states += x->n_state;
-        h->master += x->room;
+        h->parts += x->room;
         unit_at += t->numel;
         flat += t->numel;
     }

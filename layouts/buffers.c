@@ -43,10 +43,14 @@ static void slice_states(struct lower *l, uint64_t at, uint64_t numel, uint64_t 
 }
 
 static void resident_buffer(struct lower *l, const char *name, enum mem_part part, enum dtype d,
-                            uint64_t every, const uint64_t *owned, uint32_t *id)
+                            enum holds holds, uint64_t every, const uint64_t *owned, uint32_t *id)
 {
-    struct buffer b = {
-        .name = name, .part = part, .dtype = d, .rule = SIZE_BY_RANK, .span = SPAN_RESIDENT};
+    struct buffer b = {.name = name,
+                       .part = part,
+                       .dtype = d,
+                       .rule = SIZE_BY_RANK,
+                       .span = SPAN_RESIDENT,
+                       .holds = holds};
 
     b.ranks = resident_table(l, every, owned);
     *id = program_add_buffer(&l->b, &b);
@@ -92,13 +96,17 @@ void lower_resident(struct lower *l)
     }
     if (!l->move.gather)
         params = dtype_bytes(j->param_dtype, l->m->total_params);
-    resident_buffer(l, "params", MEM_PARAMS, j->param_dtype, params, own_params, &l->params);
+    resident_buffer(l, "params", MEM_PARAMS, j->param_dtype,
+                    l->move.gather ? HOLDS_MODEL_PARTS : HOLDS_MODEL, params, own_params,
+                    &l->params);
     l->weights = l->params;
-    resident_buffer(l, "states", MEM_STATES, j->state_dtype, states, own_states, &l->states);
+    resident_buffer(l, "states", MEM_STATES, j->state_dtype, HOLDS_MODEL_STATES, states, own_states,
+                    &l->states);
     if (j->master_weights)
-        resident_buffer(l, "master", MEM_MASTER, DTYPE_FP32, master, own_master, &l->master);
+        resident_buffer(l, "master", MEM_MASTER, DTYPE_FP32, HOLDS_MODEL_PARTS, master, own_master,
+                        &l->master);
     if (l->move.full_grads)
-        resident_buffer(l, "grads", MEM_GRADS, j->grad_dtype,
+        resident_buffer(l, "grads", MEM_GRADS, j->grad_dtype, HOLDS_MODEL,
                         dtype_bytes(j->grad_dtype, l->m->total_params), none, &l->grads);
 }
 
@@ -134,13 +142,14 @@ static uint64_t input_grad_bytes(struct lower *l, uint32_t u)
 }
 
 static uint32_t unit_buffer(struct lower *l, const char *name, enum mem_part part, enum dtype d,
-                            uint64_t (*bytes)(struct lower *, uint32_t))
+                            enum holds holds, uint64_t (*bytes)(struct lower *, uint32_t))
 {
     return program_add_buffer(&l->b, &(struct buffer){.name = name,
                                                       .part = part,
                                                       .dtype = d,
                                                       .rule = SIZE_BY_UNIT,
                                                       .span = SPAN_UNIT_MICRO,
+                                                      .holds = holds,
                                                       .unit_bytes = by_unit(l, bytes)});
 }
 
@@ -206,15 +215,19 @@ void step_buffers(struct lower *l)
 {
     const struct job *j = l->j;
 
-    l->inputs = unit_buffer(l, "act.input", MEM_ACTIVATIONS, j->param_dtype, input_bytes);
-    l->input_grads =
-        unit_buffer(l, "grad.input", MEM_ACTIVATIONS, j->param_dtype, input_grad_bytes);
+    l->inputs =
+        unit_buffer(l, "act.input", MEM_ACTIVATIONS, j->param_dtype, HOLDS_NOTHING, input_bytes);
+    l->input_grads = unit_buffer(l, "grad.input", MEM_ACTIVATIONS, j->param_dtype, HOLDS_NOTHING,
+                                 input_grad_bytes);
     if (l->move.gather)
-        l->weights = unit_buffer(l, "gathered", MEM_GATHERED, j->param_dtype, gathered_bytes);
+        l->weights =
+            unit_buffer(l, "gathered", MEM_GATHERED, j->param_dtype, HOLDS_UNIT, gathered_bytes);
     if (l->move.gather_table != PROGRAM_NONE && segment_algo_pads(j->gather))
-        l->padded = unit_buffer(l, "gather.padded", MEM_BUFFERS, j->param_dtype, padded_bytes);
+        l->padded = unit_buffer(l, "gather.padded", MEM_BUFFERS, j->param_dtype, HOLDS_NOTHING,
+                                padded_bytes);
     if (!l->move.full_grads) {
-        l->grads = unit_buffer(l, "grads.unit", MEM_GRADS, j->grad_dtype, unit_grad_bytes);
+        l->grads =
+            unit_buffer(l, "grads.unit", MEM_GRADS, j->grad_dtype, HOLDS_UNIT, unit_grad_bytes);
         if (l->move.grad_bytes)
             l->grad_shard =
                 program_add_buffer(&l->b, &(struct buffer){.name = "grads.shard",
@@ -222,6 +235,7 @@ void step_buffers(struct lower *l)
                                                            .dtype = j->grad_dtype,
                                                            .rule = SIZE_BY_UNIT,
                                                            .span = SPAN_UNIT,
+                                                           .holds = HOLDS_UNIT_PARTS,
                                                            .unit_bytes = l->move.grad_bytes});
         if (l->move.grad_table != PROGRAM_NONE)
             l->grad_owned =
@@ -230,6 +244,7 @@ void step_buffers(struct lower *l)
                                                            .dtype = j->grad_dtype,
                                                            .rule = SIZE_SEGMENTS,
                                                            .span = SPAN_UNIT,
+                                                           .holds = HOLDS_UNIT_SEGMENTS,
                                                            .table = l->move.grad_table});
     }
     carried_buffers(l);

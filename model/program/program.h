@@ -142,17 +142,33 @@ enum span {
     SPAN_UNIT_MICRO, /* both: activations, gathered units, a unit's whole gradients */
     SPAN_ITEM,       /* the item of a loop over items; in walking order a rank has one at a time */
 };
+/* How tensors stand in a buffer: one after another in the model's order, these and so much of each. A rank's part of a tensor is
+ * what placement gives it, in the room of ceil(rows/G) rows where it is cut by rows. */
+enum holds {
+    HOLDS_NOTHING,    /* no tensors: activations, workspace */
+    HOLDS_UNIT,       /* those of the unit, whole */
+    HOLDS_UNIT_PARTS, /* ... that travel in even parts, the rank's parts */
+    HOLDS_UNIT_SEGMENTS, /* ... that travel as segments (to owners, to flat slices), what the rank has of them */
+    HOLDS_MODEL,        /* all, whole */
+    HOLDS_MODEL_PARTS,  /* all, the rank's parts */
+    HOLDS_MODEL_STATES, /* all, the optimizer's states of the rank's parts */
+    HOLDS_MATRIX,       /* the item's, whole; of a batch the one that this rank works */
+    HOLDS_MATRICES,     /* those of the items of `work` on the rank's list, in its order, whole */
+    HOLDS_MATRIX_PARTS, /* ... the rank's parts */
+};
 struct buffer {
     const char *name;
     enum mem_part part;
     enum dtype dtype;
     enum size_rule rule;
     enum span span;
+    enum holds holds;
     uint64_t bytes;
     const uint64_t *unit_bytes; /* [n_units] */
     const uint64_t *item_bytes; /* [n_items of work] */
     struct rank_table ranks;
     uint32_t table; /* SIZE_SEGMENTS: index into program.segment_tables */
+    uint32_t work;  /* HOLDS_MATRICES and HOLDS_MATRIX_PARTS: index into program.work_tables */
 };
 
 /* An instance of a buffer: what its span does not tell apart is 0. */
@@ -289,15 +305,14 @@ struct role {
     uint32_t first_op, n_ops;
 };
 
-/* Buffers that a reader has to know by what they are; PROGRAM_NONE where the layout has none. */
+/* Buffers that a reader looks up by their role, without an operation that names them; PROGRAM_NONE where the layout has none. */
 struct known_buffers {
-    uint32_t params, states, master; /* resident */
+    uint32_t params, states, master; /* resident: what updates and the first weights are put in */
     uint32_t weights;                /* what kernels read: gathered units, or params */
-    uint32_t inputs, input_grads;    /* of units */
-    uint32_t grads, grad_shard,
-        grad_owned;  /* of a unit (or of all parameters); reduced: even part, owned part */
-    uint32_t held;   /* what products start from, of all items of a rank's list one after another */
-    bool held_parts; /* ... the rank's rows of each alone, padded */
+    uint32_t inputs;                 /* of units: the first one's is filled */
+    uint32_t
+        grads; /* of a unit (HOLDS_UNIT), or of all tensors and reduced in place (HOLDS_MODEL) */
+    uint32_t grad_shard, grad_owned; /* reduced ones of a unit: its parts, its segments */
 };
 
 struct placement; /* model/plan/plan.h */

@@ -516,6 +516,18 @@ static struct segment *segment(int i)
     X(p.buffers[2].span = SPAN_STEP, "'item' is one a step, but its size is by item")              \
     X(p.buffers[1].unit_bytes = NULL, "buffer 'unit' has no table of its sizes")                   \
     X((p.buffers[1].rule = SIZE_SEGMENTS, p.buffers[1].table = 4), "'unit' has no table")          \
+    X(p.buffers[1].holds = HOLDS_MODEL, "'unit' holds all tensors, but is one a unit and micro-")  \
+    X(p.buffers[0].holds = HOLDS_UNIT, "'resident' holds a unit's tensors, but is resident")       \
+    X(p.buffers[1].holds = HOLDS_UNIT, "'unit' holds unit 0, 0 bytes, and has 4")                  \
+    X(p.buffers[0].holds = HOLDS_MODEL, "'resident' holds all tensors, 0 bytes, and has 7")        \
+    X((p.buffers[1].rule = SIZE_CONST, p.buffers[1].holds = HOLDS_UNIT_SEGMENTS,                   \
+       p.buffers[1].span = SPAN_UNIT),                                                             \
+      "'unit' holds segments of a unit, but its size is constant")                                 \
+    X(OPERANDS(OP_EVEN)[0].tensor = 0, "op 'even' uses tensor 0 of 'unit', which has no whole")    \
+    X(OPERANDS(OP_EVEN)[0].tensor = OPERAND_ITEM, "uses the item's tensor of 'unit', which holds") \
+    X((OPERANDS(OP_EVEN)[0].buffer = 2, OPERANDS(OP_EVEN)[0].tensor = OPERAND_ITEM,                \
+       p.buffers[2].holds = HOLDS_MATRICES),                                                       \
+      "'item' holds matrices of items, but is one an item")                                        \
     X(p.ops[OP_EVEN].n_lives = 0, "'unit' is one a unit and micro-batch, but reserved by 1 and "   \
                                   "released by 0 ops")                                             \
     X(LIVES(OP_EVEN)[0].buffer = 0, "'resident' is resident, but reserved by 0 and released by 1")
