@@ -64,7 +64,7 @@ static char *resident(const struct exec_run *r, uint32_t buffer)
 }
 
 /* How far apart the numbers of one tensor are. */
-struct span {
+struct distance {
     double worst, largest; /* distance; of theirs */
     uint64_t n;            /* that differ */
     struct compare_first first, endless;
@@ -73,7 +73,7 @@ struct span {
 
 /* n numbers at element `at` of mine and `at_ddp` of theirs, from `element` of the tensor's on. */
 static void look(const struct both *b, bool relative, uint64_t at, uint64_t at_ddp, uint64_t n,
-                 uint32_t tensor, uint64_t element, struct span *s)
+                 uint32_t tensor, uint64_t element, struct distance *s)
 {
     size_t size = dtype_bytes(b->dtype, 1);
 
@@ -102,7 +102,17 @@ static void look(const struct both *b, bool relative, uint64_t at, uint64_t at_d
     }
 }
 
-static void count(const struct both *b, struct comparison *c, uint32_t tensor, struct span *s)
+/* What buffer `mine` of x has of a tensor, beside the same of `theirs` of ddp, which has all of it. */
+static void look_at(const struct both *b, const struct exec_run *x, uint32_t mine,
+                    const struct exec_run *ddp, uint32_t theirs, bool relative, uint32_t tensor,
+                    struct distance *s)
+{
+    struct run_place p = run_place(x, mine, tensor), q = run_place(ddp, theirs, tensor);
+
+    look(b, relative, p.at, q.at + p.first, p.n, tensor, p.first, s);
+}
+
+static void count(const struct both *b, struct comparison *c, uint32_t tensor, struct distance *s)
 {
     if (s->endless_set && c->endless.tensor == MODEL_NONE)
         c->endless = s->endless;
@@ -122,7 +132,7 @@ static uint64_t as_count(double x)
 /* AdamW divides by the gradient's own size: where the true gradient is 0 (biases of keys) it steps by noise, and what it updates
  * may also differ by the steps that it can have made, twice lr/10 each. */
 static void count_parameter(const struct exec_run *x, const struct both *b, struct comparison *c,
-                            uint32_t tensor, struct span *s)
+                            uint32_t tensor, struct distance *s)
 {
     double steps = 2 * (double)x->o.hyper->adam_share * x->o.lr * (double)x->step;
 
@@ -140,7 +150,7 @@ static void count_parameter(const struct exec_run *x, const struct both *b, stru
 
 /* A bias's gradient may be nothing but rounding: it is compared with the largest of all tensors. */
 static void count_other(const struct exec_run *x, const struct both *b, struct comparison *c,
-                        uint32_t tensor, struct span *s)
+                        uint32_t tensor, struct distance *s)
 {
     double of = x->p->model->tensors[tensor].is_bias ? b->largest : s->largest;
 
@@ -182,7 +192,7 @@ static void gradients(const struct exec_run *x, const struct exec_run *ddp, stru
     find_largest(&b, m->total_params);
     for (uint32_t t = 0; t < m->n_tensors; t++) {
         const struct held_tensor *h = &x->held.t[t];
-        struct span s = {0};
+        struct distance s = {0};
 
         look(&b, c->relative, h->flat_at + h->first, h->flat_at + h->first, h->n, t, h->first, &s);
         if (h->n && x->reduced_in[t] != x->step) {
@@ -202,12 +212,9 @@ static void parameters(const struct exec_run *x, const struct exec_run *ddp, str
                      resident(ddp, ddp->p->known.params), 0};
 
     for (uint32_t t = 0; t < x->p->model->n_tensors; t++) {
-        const struct held_tensor *h = &x->held.t[t];
-        uint64_t first = h->param_whole ? 0 : h->first;
-        struct span s = {0};
+        struct distance s = {0};
 
-        look(&b, c->relative, h->param_at, h->flat_at + first,
-             h->param_whole ? x->p->model->tensors[t].numel : h->n, t, first, &s);
+        look_at(&b, x, x->p->known.params, ddp, ddp->p->known.params, c->relative, t, &s);
         count_parameter(x, &b, c, t, &s);
     }
     both_release(&b);
@@ -221,13 +228,11 @@ static void masters(const struct exec_run *x, const struct exec_run *ddp, struct
         return;
     b.mine = resident(x, x->p->known.master);
     b.theirs = resident(ddp, ddp->p->known.master);
-    find_largest(&b, ddp->held.master);
+    find_largest(&b, ddp->held.parts);
     for (uint32_t t = 0; t < x->p->model->n_tensors; t++) {
-        const struct held_tensor *h = &x->held.t[t];
-        struct span s = {0};
+        struct distance s = {0};
 
-        look(&b, c->relative, h->master_at, ddp->held.t[t].master_at + h->first, h->n, t, h->first,
-             &s);
+        look_at(&b, x, x->p->known.master, ddp, ddp->p->known.master, c->relative, t, &s);
         count_other(x, &b, c, t, &s);
     }
     both_release(&b);
@@ -246,7 +251,7 @@ static void states(const struct exec_run *x, const struct exec_run *ddp, struct 
         const struct held_tensor *h = &x->held.t[t], *all = &ddp->held.t[t];
 
         for (uint64_t run = 0; run < (h->matrix ? 1 : rest->each.states); run++) {
-            struct span s = {0};
+            struct distance s = {0};
 
             if (h->matrix && row->states == STATES_WHOLE)
                 look(&b, c->relative, h->state_at, all->state_at, h->n_state, t, 0, &s);

@@ -34,7 +34,6 @@ static uint64_t state_elements(const struct plan *plan, const struct held_tensor
 void held_init(struct held *h, const struct plan *plan, const struct program *p, uint32_t rank,
                struct arena *a)
 {
-    bool whole = p->known.weights == p->known.params;
 
     *h = (struct held){.t = ARENA_NEW(a, struct held_tensor, p->model->n_tensors)};
     mark_matrices(h, p);
@@ -47,15 +46,12 @@ void held_init(struct held *h, const struct plan *plan, const struct program *p,
         x->first = has.first;
         x->n = has.n;
         x->room = has.room;
-        x->param_whole = whole;
         x->unit_at = t->at - plan->model.tensors[plan->model.units[t->unit].first].at;
         x->flat_at = t->at;
-        x->param_at = h->params;
         x->state_at = h->states;
-        x->master_at = h->master;
-        h->params += whole ? t->numel : x->room;
+        x->part_at = h->parts;
         x->n_state = state_elements(plan, x, i);
         h->states += x->n_state;
-        h->master += x->room;
+        h->parts += x->room;
     }
 }

@@ -1,7 +1,7 @@
 /* exec/held.h - which part of every tensor a rank holds, and where it stands in its resident buffers.
  *
- * Resident buffers (parameters, states, master) list tensors in the model's order, each with the elements that the rank
- * holds: all of it, its chunk of rows (padded to ceil(rows/G) rows), what lies in its flat slice, or nothing. Units' buffers list whole tensors.
+ * Resident buffers (parameters, states, master) list tensors in the model's order, each whole or with the elements that the
+ * rank holds: all of it, its chunk of rows (padded to ceil(rows/G) rows), what lies in its flat slice, or nothing. Units' buffers list whole tensors.
  */
 #ifndef BALLAST_EXEC_HELD_H
 #define BALLAST_EXEC_HELD_H
@@ -13,20 +13,17 @@ struct held_tensor {
     uint64_t first, n; /* elements of the tensor whose state is here: [first, first+n) */
     uint64_t room;     /* elements reserved for them (padding included) */
     uint64_t
-        param_at; /* element offset in the params buffer: of the whole tensor, or of the held part */
-    uint64_t
         state_at; /* element offset in the states buffer; AdamW has two runs of `room`, one after the other */
     uint64_t
         n_state; /* elements reserved there; a matrix of Shampoo's or SOAP's: all of its state, or 0 */
-    uint64_t master_at; /* element offset in the master buffer */
-    uint64_t unit_at;   /* element offset in its unit's buffer */
-    uint64_t flat_at;   /* element offset in the concatenation of all tensors */
-    bool matrix;        /* updated by the matrix optimizer */
-    bool param_whole;   /* the whole parameter is resident, whatever part of the state is */
+    uint64_t part_at; /* element offset among the parts of all tensors, in their rooms */
+    uint64_t unit_at; /* element offset in its unit's buffer */
+    uint64_t flat_at; /* element offset in the concatenation of all tensors */
+    bool matrix;      /* updated by the matrix optimizer */
 };
 struct held {
-    struct held_tensor *t;           /* [n_tensors], in arena */
-    uint64_t params, states, master; /* elements in all */
+    struct held_tensor *t;  /* [n_tensors], in arena */
+    uint64_t states, parts; /* elements in all */
 };
 
 /* For one rank. State elements as layout_state_bytes() counts them: one a held element for Muon's matrices, two for AdamW;

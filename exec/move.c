@@ -79,10 +79,9 @@ static struct chunks chunks_of(struct exec_run *r, uint32_t unit, enum dtype d)
     return c;
 }
 
-/* Copy place `place`'s rows between a whole list of the unit's tensors (`unit_data`: tensor i at element whole_at[i]) and
- * its part. */
-static void copy_rows(struct exec_run *r, const struct chunks *c, uint32_t place, char *unit_data,
-                      bool flat, char *part, bool to_part)
+/* Copy place `place`'s rows between a buffer of the unit's whole tensors and its part. */
+static void copy_rows(struct exec_run *r, const struct chunks *c, uint32_t place,
+                      const struct run_buffer *b, char *part, bool to_part)
 {
     const struct unit *u = &r->p->model->units[c->unit];
     uint64_t at = 0;
@@ -96,28 +95,23 @@ static void copy_rows(struct exec_run *r, const struct chunks *c, uint32_t place
 
         if (r->p->place[i].rule != PLACE_CHUNK)
             continue;
-        whole = unit_data +
-                ((flat ? r->held.t[i].flat_at : r->held.t[i].unit_at) + first * t->cols) * c->size;
-        if (to_part)
-            run_copy(r, part + at, whole, n);
-        else
-            run_copy(r, whole, part + at, n);
+        whole = run_tensor(r, b, i).data + first * t->cols * c->size;
+        run_copy(r, to_part ? part + at : whole, to_part ? whole : part + at, n);
         at += rows * t->cols * c->size;
     }
 }
 
-/* The rank's own chunks in a resident buffer of held parts. */
-static void copy_held(struct exec_run *r, const struct chunks *c, char *resident, char *part)
+/* The rank's own rows, from a buffer of whole tensors or of the rank's parts. */
+static void copy_own(struct exec_run *r, const struct chunks *c, const struct run_buffer *b,
+                     char *part)
 {
     const struct unit *u = &r->p->model->units[c->unit];
-    uint64_t at = 0;
 
     for (uint32_t i = u->first; i < u->first + u->n; i++) {
         if (r->p->place[i].rule != PLACE_CHUNK)
             continue;
-        run_copy(r, part + at, resident + r->held.t[i].param_at * c->size,
-                 r->held.t[i].n * c->size);
-        at += r->held.t[i].room * c->size;
+        run_copy(r, part, run_part(r, b, i).data, r->held.t[i].n * c->size);
+        part += r->held.t[i].room * c->size;
     }
 }
 
@@ -153,27 +147,23 @@ void run_witness(struct exec_run *r, const struct instance *i)
 {
     const struct exec_run *y = r->witness;
     const struct unit *u = &r->p->model->units[i->unit];
-    char *got, *want;
-    const char *params;
-    size_t size;
 
-    if (!y || r->p->known.weights == r->p->known.params)
+    if (!y || r->p->buffers[r->p->known.weights].holds != HOLDS_UNIT)
         return;
-    size = dtype_bytes(r->p->buffers[r->p->known.params].dtype, 1);
-    params = run_find((struct exec_run *)(uintptr_t)y, y->p->known.params, 0, 0)->data;
-    got = mem_alloc(u->numel, size);
-    want = mem_alloc(u->numel, size);
-    r->b->lib->download(r->b, r->stream, got,
-                        run_find(r, r->p->known.weights, i->unit, i->micro)->data, u->numel * size);
-    r->b->lib->download(r->b, r->stream, want, params + r->held.t[u->first].flat_at * size,
-                        u->numel * size);
-    for (uint32_t t = u->first; t < u->first + u->n; t++)
-        r->came_wrong[t] |=
-            memcmp(got + r->held.t[t].unit_at * size,
-                   want + (r->held.t[t].flat_at - r->held.t[u->first].flat_at) * size,
-                   r->p->model->tensors[t].numel * size) != 0;
-    mem_free(got);
-    mem_free(want);
+    for (uint32_t t = u->first; t < u->first + u->n; t++) {
+        struct run_view got = run_tensor(r, run_find(r, r->p->known.weights, i->unit, i->micro), t),
+                        want = run_tensor(
+                            y, run_find((struct exec_run *)(uintptr_t)y, y->p->known.params, 0, 0),
+                            t);
+        size_t n = dtype_bytes(got.dtype, got.elements);
+        char *x = mem_alloc(1, n), *z = mem_alloc(1, n);
+
+        r->b->lib->download(r->b, r->stream, x, got.data, n);
+        r->b->lib->download(r->b, r->stream, z, want.data, n);
+        r->came_wrong[t] |= memcmp(x, z, n) != 0;
+        mem_free(x);
+        mem_free(z);
+    }
 }
 
 static void gather_even(struct exec_run *r, const struct op *o, const struct instance *i,
@@ -183,20 +173,17 @@ static void gather_even(struct exec_run *r, const struct op *o, const struct ins
     struct chunks c = chunks_of(r, i->unit, d);
     uint32_t n = run_group(r, o)->n;
     char *parts = run_scratch(r, SCRATCH_PACK, n * c.bytes), *mine = parts + r->place * c.bytes;
-    char *params = run_find(r, r->p->known.params, 0, 0)->data, *whole = params;
+    const struct run_buffer *params = run_find(r, r->p->known.params, 0, 0);
+    const struct run_buffer *whole =
+        refresh ? params : run_find(r, r->p->known.weights, i->unit, i->micro);
     struct coll_call call = {
         .kind = COLL_ALL_GATHER, .dtype = d, .data = parts, .chunk_bytes = c.bytes};
 
     run_zero(r, mine, c.bytes);
-    if (refresh) {
-        copy_rows(r, &c, r->place, params, true, mine, true);
-    } else {
-        copy_held(r, &c, params, mine);
-        whole = run_find(r, r->p->known.weights, i->unit, i->micro)->data;
-    }
+    copy_own(r, &c, params, mine);
     run_parts(r, o, &call);
     for (uint32_t k = 0; k < n; k++)
-        copy_rows(r, &c, k, whole, refresh, parts + k * c.bytes, false);
+        copy_rows(r, &c, k, whole, parts + k * c.bytes, false);
 }
 
 /* The flat slices of all parameters, in pieces: each is cut into n parts, the next part of every rank's slice. */
@@ -249,26 +236,21 @@ static void segments_of(struct exec_run *r, const struct op *o, const struct ins
     c->dtype = o->coll.wire;
 }
 
+/* Among the parameters themselves, or from the owners' parts of them into the gathered unit. */
 static void gather_owned(struct exec_run *r, const struct op *o, const struct instance *i,
                          bool refresh)
 {
-    size_t size = dtype_bytes(o->coll.wire, 1);
     const struct unit *u = &r->p->model->units[i->unit];
-    char *params = run_find(r, r->p->known.params, 0, 0)->data;
-    struct coll_call c = {.kind = COLL_SEGMENT_GATHER};
+    const struct run_buffer *params = run_find(r, r->p->known.params, 0, 0);
+    const struct run_buffer *to =
+        refresh ? params : run_find(r, r->p->known.weights, i->unit, i->micro);
+    struct coll_call c = {.kind = COLL_SEGMENT_GATHER, .data = run_tensor(r, to, u->first).data};
 
     segments_of(r, o, i, &c);
-    if (refresh) {
-        c.data = params + r->held.t[u->first].flat_at * size;
-        run_segments(r, o, &c);
-        plant(r, i, &c);
-        return;
-    }
-    c.data = run_find(r, r->p->known.weights, i->unit, i->micro)->data;
-    for (uint32_t k = u->first; k < u->first + u->n; k++)
+    for (uint32_t k = u->first; k < u->first + u->n && !refresh; k++)
         if (r->p->place[k].rule == PLACE_OWNER && r->held.t[k].n)
-            run_copy(r, (char *)c.data + r->held.t[k].unit_at * size,
-                     params + r->held.t[k].param_at * size, r->held.t[k].n * size);
+            run_copy(r, run_part(r, to, k).data, run_part(r, params, k).data,
+                     dtype_bytes(o->coll.wire, r->held.t[k].n));
     run_segments(r, o, &c);
     plant(r, i, &c);
 }
@@ -318,12 +300,10 @@ static void add_to(struct exec_run *r, enum dtype d, char *to, const char *from,
     launch_sum(r->b, r->stream, &on, &a);
 }
 
-static char *gradients(struct exec_run *r, const struct instance *i, bool *flat)
+/* Do all tensors' gradients stay on the rank, so that they are reduced where they are? */
+static bool in_place(const struct exec_run *r)
 {
-    uint32_t b = r->p->known.grads;
-
-    *flat = r->p->buffers[b].persistent;
-    return run_find(r, b, i->unit, i->micro)->data;
+    return r->p->buffers[r->p->known.grads].holds == HOLDS_MODEL;
 }
 
 /* A unit's whole gradients, all-reduced, then added to what earlier micro-batches left: the reference of check.c. */
@@ -348,22 +328,21 @@ static void reduce_even(struct exec_run *r, const struct op *o, const struct ins
     enum dtype d = o->coll.wire;
     struct chunks c = chunks_of(r, i->unit, d);
     uint32_t n = run_group(r, o)->n;
-    char *parts = run_scratch(r, SCRATCH_PACK, n * c.bytes), *grads;
+    const struct run_buffer *grads = run_find(r, r->p->known.grads, i->unit, i->micro);
+    char *parts = run_scratch(r, SCRATCH_PACK, n * c.bytes);
     struct coll_call call = {.kind = COLL_REDUCE_SCATTER,
                              .dtype = d,
                              .data = parts,
                              .chunk_bytes = c.bytes,
                              .scale = mean_of(r, n)};
-    bool flat;
 
     run_zero(r, parts, n * c.bytes);
-    grads = gradients(r, i, &flat);
     for (uint32_t k = 0; k < n; k++)
-        copy_rows(r, &c, k, grads, flat, parts + k * c.bytes, true);
+        copy_rows(r, &c, k, grads, parts + k * c.bytes, true);
     run_call(r, o, &call);
     parts += r->place * c.bytes;
-    if (flat)
-        copy_rows(r, &c, r->place, grads, true, parts, false);
+    if (in_place(r))
+        copy_rows(r, &c, r->place, grads, parts, false);
     else
         add_to(r, d, run_find(r, r->p->known.grad_shard, i->unit, 0)->data, parts,
                c.bytes / c.size);
@@ -385,26 +364,21 @@ static void reduce_slices(struct exec_run *r, const struct op *o, const struct i
 static void reduce_segments(struct exec_run *r, const struct op *o, const struct instance *i)
 {
     const struct unit *u = &r->p->model->units[i->unit];
-    struct coll_call c = {.kind = COLL_SEGMENT_REDUCE, .scale = mean_of(r, run_group(r, o)->n)};
-    size_t size = dtype_bytes(o->coll.wire, 1);
-    bool flat;
-    char *to;
+    const struct run_buffer *grads = run_find(r, r->p->known.grads, i->unit, i->micro), *to;
+    struct coll_call c = {.kind = COLL_SEGMENT_REDUCE,
+                          .data = run_tensor(r, grads, u->first).data,
+                          .scale = mean_of(r, run_group(r, o)->n)};
 
     segments_of(r, o, i, &c);
-    c.data = gradients(r, i, &flat);
-    if (flat)
-        c.data = (char *)c.data + r->held.t[u->first].flat_at * size;
     run_call(r, o, &c);
-    if (flat)
+    if (in_place(r))
         return;
-    to = run_find(r, r->p->known.grad_owned, i->unit, 0)->data;
+    to = run_find(r, r->p->known.grad_owned, i->unit, 0);
     for (uint32_t k = u->first; k < u->first + u->n; k++) {
-        const struct held_tensor *h = &r->held.t[k];
+        struct run_view mine = run_tensor(r, to, k);
 
-        if (!run_is_segment(r, k) || !h->n)
-            continue;
-        add_to(r, o->coll.wire, to, (char *)c.data + (h->unit_at + h->first) * size, h->n);
-        to += h->n * size;
+        if (mine.elements)
+            add_to(r, o->coll.wire, mine.data, run_part(r, grads, k).data, mine.elements);
     }
 }
 
@@ -431,7 +405,7 @@ static void copy_reduced(struct exec_run *r, const struct op *o, const struct in
 static void reduce_copies(struct exec_run *r, const struct op *o, const struct instance *i)
 {
     struct run_buffer *b = run_find(r, o->operands[0].buffer, i->unit, 0);
-    bool whole = r->p->buffers[b->buffer].persistent;
+    bool whole = in_place(r);
     size_t size = dtype_bytes(o->coll.wire, 1);
     uint32_t n = run_group(r, o)->n;
     uint64_t bytes = !whole           ? b->bytes
@@ -491,8 +465,9 @@ static void gather_matrix(struct exec_run *r, const struct op *o, const struct i
 static void exchange_batch(struct exec_run *r, const struct op *o, const struct instance *i)
 {
     const struct work_item *x = &r->p->work_tables[r->p->loops[o->loop].work].items[i->item];
-    bool back = o->operands[1].buffer == r->p->known.held;
-    char *matrix = run_find(r, o->operands[back ? 0 : 1].buffer, 0, 0)->data, *parts;
+    bool back = r->p->buffers[o->operands[1].buffer].holds == HOLDS_MATRIX_PARTS;
+    const struct run_buffer *rows = run_live(r, o->operands[back ? 1 : 0].buffer, i, 0);
+    char *matrix = run_operand(r, o, i, back ? 0 : 1).data, *parts;
     uint32_t n = run_group(r, o)->n;
     struct coll_call c = {.kind = COLL_ALL_TO_ALL,
                           .dtype = o->coll.wire,
@@ -501,47 +476,49 @@ static void exchange_batch(struct exec_run *r, const struct op *o, const struct 
     c.data = parts = back ? matrix : run_scratch(r, SCRATCH_PACK, n * c.chunk_bytes);
     for (uint32_t k = 0; k < n && !back; k++)
         if (k < x->n_batch)
-            run_copy(r, parts + k * c.chunk_bytes, run_rows(r, x->batch[k]), c.chunk_bytes);
+            run_copy(r, parts + k * c.chunk_bytes, run_tensor(r, rows, x->batch[k]).data,
+                     c.chunk_bytes);
         else
             run_zero(r, parts + k * c.chunk_bytes, c.chunk_bytes);
     run_call(r, o, &c);
     if (!back)
         run_copy(r, matrix, parts, n * c.chunk_bytes);
     for (uint32_t k = 0; k < x->n_batch && back; k++)
-        run_copy(r, run_rows(r, x->batch[k]), parts + k * c.chunk_bytes, c.chunk_bytes);
+        run_copy(r, run_tensor(r, rows, x->batch[k]).data, parts + k * c.chunk_bytes,
+                 c.chunk_bytes);
 }
 
 /* All held matrices, cut by rows: every rank's rows of all of them in one part. */
-static void gather_held(struct exec_run *r, const struct op *o)
+static void gather_held(struct exec_run *r, const struct op *o, const struct instance *i)
 {
+    const struct run_buffer *held = run_matrices(r, o, i);
     const struct model *m = r->p->model;
     enum optimizer_start travels = optimizer_row(r->plan->job.optimizer)->start;
     size_t size = dtype_bytes(o->coll.wire, 1);
     uint32_t n = run_group(r, o)->n;
-    char *held = run_find(r, r->p->known.held, 0, 0)->data, *parts;
+    char *parts;
     struct coll_call c = {.kind = COLL_ALL_GATHER, .dtype = o->coll.wire};
 
-    for (uint32_t i = 0; i < m->n_tensors; i++)
-        c.chunk_bytes += r->held.t[i].matrix ? r->held.t[i].room * size : 0;
+    for (uint32_t t = 0; t < m->n_tensors; t++)
+        c.chunk_bytes += r->held.t[t].matrix ? r->held.t[t].room * size : 0;
     c.data = parts = run_scratch(r, SCRATCH_PACK, n * c.chunk_bytes);
     run_zero(r, parts, n * c.chunk_bytes);
     for (int out = 0; out < 2; out++) {
         for (uint32_t k = out ? 0 : r->place; k < (out ? n : r->place + 1); k++) {
-            char *part = parts + k * c.chunk_bytes, *whole = held;
+            char *part = parts + k * c.chunk_bytes;
 
-            for (uint32_t i = 0; i < m->n_tensors; i++) {
-                uint64_t first = num_min(k * r->held.t[i].room, m->tensors[i].numel),
-                         end = num_min(first + r->held.t[i].room, m->tensors[i].numel);
+            for (uint32_t t = 0; t < m->n_tensors; t++) {
+                uint64_t first = num_min(k * r->held.t[t].room, m->tensors[t].numel),
+                         end = num_min(first + r->held.t[t].room, m->tensors[t].numel);
+                char *whole;
 
-                if (!r->held.t[i].matrix)
+                if (!r->held.t[t].matrix)
                     continue;
+                whole = run_tensor(r, held, t).data + first * size;
                 if (!out && travels == START_GRADIENT)
-                    run_copy(r, part, run_gradient(r, i).data, (end - first) * size);
-                else
-                    run_copy(r, out ? whole + first * size : part,
-                             out ? part : whole + first * size, (end - first) * size);
-                part += r->held.t[i].room * size;
-                whole += m->tensors[i].numel * size;
+                    whole = run_gradient(r, t).data;
+                run_copy(r, out ? whole : part, out ? part : whole, (end - first) * size);
+                part += r->held.t[t].room * size;
             }
         }
         if (!out)
@@ -554,29 +531,23 @@ static void gather_held(struct exec_run *r, const struct op *o)
  * where they are among all. */
 static void gather_cut(struct exec_run *r, const struct op *o, const struct instance *i)
 {
-    const struct model *m = r->p->model;
-    struct coll_call c = {.kind = COLL_SEGMENT_GATHER};
+    const struct run_buffer *among =
+        run_live(r, o->operands[o->n_operands - 1].buffer, i, 0); /* what it adds to */
+    struct coll_call c = {.kind = COLL_SEGMENT_GATHER, .data = among->data};
+    bool gradients = r->p->buffers[among->buffer].holds == HOLDS_MATRICES &&
+                     optimizer_row(r->plan->job.optimizer)->start == START_GRADIENT;
     struct segment *mine;
-    uint64_t base = 0;
-    uint32_t place = r->place;
-    bool held = r->p->known.held != PROGRAM_NONE;
-    bool gradients = optimizer_row(r->plan->job.optimizer)->start == START_GRADIENT;
 
     segments_of(r, o, i, &c);
-    c.data = run_find(r, held ? r->p->known.held : r->p->known.grads, 0, 0)->data;
     mine = MEM_NEW(struct segment, c.n_segments);
     for (uint32_t k = 0; k < c.n_segments; k++) {
-        bool last = k + 1 == c.n_segments || c.segments[k + 1].tensor != c.segments[k].tensor;
-
         mine[k] = c.segments[k];
-        if (place < mine[k].to_first || place >= mine[k].to_first + mine[k].to_n)
+        if (r->place < mine[k].to_first || r->place >= mine[k].to_first + mine[k].to_n)
             continue;
-        mine[k].offset +=
-            held ? base : dtype_bytes(o->coll.wire, r->held.t[mine[k].tensor].flat_at);
-        if (held && gradients && mine[k].root == place)
+        mine[k].offset += (uint64_t)(run_tensor(r, among, mine[k].tensor).data - (char *)c.data);
+        if (gradients && mine[k].root == r->place)
             run_copy(r, (char *)c.data + mine[k].offset, run_gradient(r, mine[k].tensor).data,
                      mine[k].bytes);
-        base += last ? dtype_bytes(o->coll.wire, m->tensors[mine[k].tensor].numel) : 0;
     }
     c.segments = mine;
     run_call(r, o, &c);
@@ -590,7 +561,7 @@ static void gather_any(struct exec_run *r, const struct op *o, const struct inst
     if (o->phase == PHASE_OPTIMIZER && o->coll.item_bytes)
         gather_matrix(r, o, i);
     else if (o->phase == PHASE_OPTIMIZER)
-        gather_held(r, o);
+        gather_held(r, o, i);
     else if (o->coll.unit_bytes)
         gather_even(r, o, i, refresh);
     else
@@ -605,7 +576,7 @@ int run_collective(struct exec_run *r, const struct op *o, const struct instance
     case COLL_ALL_REDUCE:
         if (over_copies(r, o))
             reduce_copies(r, o, i);
-        else if (r->p->buffers[r->p->known.grads].persistent)
+        else if (in_place(r))
             reduce_bucket(r, o, i);
         else
             reduce_whole(r, o, i);
@@ -614,8 +585,7 @@ int run_collective(struct exec_run *r, const struct op *o, const struct instance
         reduce_even(r, o, i);
         return 0;
     case COLL_SEGMENT_REDUCE:
-        if (r->p->place[r->p->model->units[i->unit].first].rule == PLACE_FLAT &&
-            r->p->buffers[r->p->known.grads].persistent)
+        if (r->p->place[r->p->model->units[i->unit].first].rule == PLACE_FLAT && in_place(r))
             reduce_slices(r, o, i);
         else
             reduce_segments(r, o, i);

@@ -7,25 +7,12 @@
 
 /* ---- buffers ---- */
 
-static bool is_resident(const struct exec_run *r, uint32_t buffer)
+static size_t slot_of(const struct exec_run *r, uint32_t buffer, struct buffer_at at)
 {
-    return r->p->buffers[buffer].persistent;
-}
+    size_t i = data_hash(buffer, at.unit, at.micro, 0) & (r->cap_map - 1);
 
-/* Reduced gradients are reserved in the first micro-batch and live until the optimizer is done. */
-static uint32_t micro_of(const struct exec_run *r, uint32_t buffer, uint32_t micro)
-{
-    const struct known_buffers *k = &r->p->known;
-
-    return is_resident(r, buffer) || buffer == k->grad_shard || buffer == k->grad_owned ? 0 : micro;
-}
-
-static size_t slot_of(const struct exec_run *r, uint32_t buffer, uint32_t unit, uint32_t micro)
-{
-    size_t i = data_hash(buffer, unit, micro, 0) & (r->cap_map - 1);
-
-    while (r->map[i].used &&
-           (r->map[i].buffer != buffer || r->map[i].unit != unit || r->map[i].micro != micro))
+    while (r->map[i].used && (r->map[i].buffer != buffer || r->map[i].at.unit != at.unit ||
+                              r->map[i].at.micro != at.micro))
         i = (i + 1) & (r->cap_map - 1);
     return i;
 }
@@ -39,7 +26,7 @@ static void grow_map(struct exec_run *r)
     r->map = MEM_NEW(struct run_buffer, r->cap_map);
     for (size_t i = 0; i < cap; i++)
         if (old[i].used)
-            r->map[slot_of(r, old[i].buffer, old[i].unit, old[i].micro)] = old[i];
+            r->map[slot_of(r, old[i].buffer, old[i].at)] = old[i];
     mem_free(old);
 }
 
@@ -88,15 +75,15 @@ static void count_bytes(struct exec_run *r, enum mem_part part, uint64_t bytes)
 
 /* bytes: as the program counts them; room: at least that many, as it is. A buffer that is reserved in parts has all its room
  * from the first part on, and each of its `part` bytes counts when it comes. */
-static void reserve(struct exec_run *r, uint32_t buffer, uint32_t unit, uint32_t micro,
-                    uint64_t bytes, uint64_t part, uint64_t room)
+static void reserve(struct exec_run *r, uint32_t buffer, struct buffer_at at, uint64_t bytes,
+                    uint64_t part, uint64_t room)
 {
     struct run_buffer *b;
     void *data;
 
     if (2 * (r->n_map + 1) > r->cap_map)
         grow_map(r);
-    b = &r->map[slot_of(r, buffer, unit, micro)];
+    b = &r->map[slot_of(r, buffer, at)];
     count_bytes(r, r->p->buffers[buffer].part, part);
     if (b->used) {
         b->counted += part;
@@ -106,7 +93,7 @@ static void reserve(struct exec_run *r, uint32_t buffer, uint32_t unit, uint32_t
     room = num_max(bytes, room);
     data = backend_alloc(r->b, r->stream, room);
     r->b->lib->zero(r->b, r->stream, data, room);
-    *b = (struct run_buffer){buffer, unit, micro, data, bytes, part, room, true};
+    *b = (struct run_buffer){buffer, at, data, bytes, part, room, true};
     r->n_map++;
 }
 
@@ -126,13 +113,13 @@ static void drop(struct exec_run *r, size_t i)
             return;
         moved = r->map[k];
         r->map[k].used = false;
-        r->map[slot_of(r, moved.buffer, moved.unit, moved.micro)] = moved;
+        r->map[slot_of(r, moved.buffer, moved.at)] = moved;
     }
 }
 
-static void release(struct exec_run *r, uint32_t buffer, uint32_t unit, uint32_t micro)
+static void release(struct exec_run *r, uint32_t buffer, struct buffer_at at)
 {
-    size_t i = slot_of(r, buffer, unit, micro);
+    size_t i = slot_of(r, buffer, at);
 
     BUG_ON(!r->map[i].used);
     r->bytes -= r->map[i].counted;
@@ -140,15 +127,26 @@ static void release(struct exec_run *r, uint32_t buffer, uint32_t unit, uint32_t
     drop(r, i);
 }
 
+struct run_buffer *run_live(struct exec_run *r, uint32_t buffer, const struct instance *i,
+                            int32_t d_unit)
+{
+    struct run_buffer *b;
+    struct buffer_at at;
+
+    if (!buffer_instance(r->p, buffer, i, d_unit, &at))
+        return NULL;
+    b = &r->map[slot_of(r, buffer, at)];
+    BUG_ON(!b->used);
+    return b;
+}
+
 struct run_buffer *run_find(struct exec_run *r, uint32_t buffer, uint32_t unit, uint32_t micro)
 {
-    size_t i;
+    const struct instance i = {.unit = unit, .micro = micro};
+    struct run_buffer *b = run_live(r, buffer, &i, 0);
 
-    if (is_resident(r, buffer))
-        unit = 0;
-    i = slot_of(r, buffer, unit, micro_of(r, buffer, micro));
-    BUG_ON(!r->map[i].used);
-    return &r->map[i];
+    BUG_ON(!b);
+    return b;
 }
 
 void *run_scratch(struct exec_run *r, int which, size_t n)
@@ -177,98 +175,6 @@ void run_copy(struct exec_run *r, void *to, const void *from, size_t n)
 void run_zero(struct exec_run *r, void *p, size_t n)
 {
     r->b->lib->zero(r->b, r->stream, p, n);
-}
-
-/* ---- operands ---- */
-
-/* Element offset of tensor t (of the whole model) in a buffer that lists tensors. */
-static uint64_t tensor_offset(const struct exec_run *r, uint32_t buffer, uint32_t t)
-{
-    const struct known_buffers *k = &r->p->known;
-
-    if (buffer == k->params)
-        return r->held.t[t].param_at;
-    if (buffer == k->states)
-        return r->held.t[t].state_at;
-    if (buffer == k->master)
-        return r->held.t[t].master_at;
-    return is_resident(r, buffer) ? r->held.t[t].flat_at : r->held.t[t].unit_at;
-}
-
-struct run_view run_expert(struct exec_run *r, const struct operand *x, const struct instance *i,
-                           uint32_t e)
-{
-    const struct buffer *b = &r->p->buffers[x->buffer];
-    uint32_t unit = (uint32_t)buffer_unit(b, i->unit, x->d_unit), t;
-    struct run_buffer *at;
-    struct run_view v = {.dtype = b->dtype};
-
-    if (unit == r->p->model->n_units) { /* beyond the last layer of a model without a head */
-        v.data = x->buffer == r->p->known.inputs ? r->output : r->output_grad;
-        v.elements = r->graphs[r->p->model->units[i->unit].class_id].values[0].bytes /
-                     dtype_bytes(b->dtype, 1);
-        return v;
-    }
-    at = run_find(r, x->buffer, unit, i->micro);
-    v.data =
-        at->bytes ? at->data : NULL; /* the gradient of a first layer's input: nobody wants it */
-    v.elements = at->bytes / dtype_bytes(b->dtype, 1);
-    if (x->tensor == OPERAND_WHOLE || x->tensor == OPERAND_ITEM)
-        return v;
-    t = r->p->model->units[unit].first + x->tensor + e * x->stride;
-    v.data += tensor_offset(r, x->buffer, t) * dtype_bytes(b->dtype, 1);
-    v.elements = r->p->model->tensors[t].numel;
-    return v;
-}
-
-struct run_view run_operand(struct exec_run *r, const struct op *o, const struct instance *i,
-                            uint32_t k)
-{
-    return run_expert(r, &o->operands[k], i, 0);
-}
-
-bool run_is_segment(const struct exec_run *r, uint32_t tensor)
-{
-    return r->p->place[tensor].rule == PLACE_OWNER || r->p->place[tensor].rule == PLACE_FLAT;
-}
-
-/* Elements of earlier tensors of the unit that are in the same reduced buffer. */
-static uint64_t reduced_offset(const struct exec_run *r, uint32_t tensor, bool segment)
-{
-    uint64_t sum = 0;
-
-    for (uint32_t i = r->p->model->units[r->p->model->tensors[tensor].unit].first; i < tensor; i++)
-        if (run_is_segment(r, i) == segment)
-            sum += r->held.t[i].room;
-    return sum;
-}
-
-static void keep_reduced(struct exec_run *r, uint32_t tensor, const struct run_view *v)
-{
-    const struct held_tensor *h = &r->held.t[tensor];
-
-    if (!r->reduced || r->reduced_in[tensor] == r->step || !h->n)
-        return;
-    BUG_ON(v->dtype != r->plan->job.grad_dtype);
-    run_copy(r, r->reduced + dtype_bytes(v->dtype, h->flat_at + h->first), v->data,
-             dtype_bytes(v->dtype, h->n));
-    r->reduced_in[tensor] = r->step;
-}
-
-struct run_view run_gradient(struct exec_run *r, uint32_t tensor)
-{
-    const struct known_buffers *k = &r->p->known;
-    const struct held_tensor *h = &r->held.t[tensor];
-    bool segment = run_is_segment(r, tensor);
-    uint32_t buffer = is_resident(r, k->grads) ? k->grads : segment ? k->grad_owned : k->grad_shard;
-    struct run_buffer *at = run_find(r, buffer, r->p->model->tensors[tensor].unit, 0);
-    struct run_view v = {.dtype = r->p->buffers[buffer].dtype, .elements = h->n};
-    uint64_t offset =
-        buffer == k->grads ? h->flat_at + h->first : reduced_offset(r, tensor, segment);
-
-    v.data = (char *)at->data + offset * dtype_bytes(v.dtype, 1);
-    keep_reduced(r, tensor, &v);
-    return v;
 }
 
 /* ---- the walk ---- */
@@ -338,16 +244,15 @@ static int play(void *ctx, const struct instance *i)
     time.start = r->b->lib->record(r->b, r->stream);
     for (uint32_t k = 0; k < o->n_lives; k++) {
         const struct life *l = &o->lives[k];
-        int64_t unit = buffer_unit(&r->p->buffers[l->buffer], i->unit, l->d_unit);
+        struct buffer_at at;
         uint64_t bytes;
 
-        if (l->release || unit < 0 || unit >= r->p->model->n_units)
+        if (l->release || !buffer_instance(r->p, l->buffer, i, l->d_unit, &at))
             continue;
-        bytes = size_of(r, l->buffer, (uint32_t)unit, i->item);
-        reserve(r, l->buffer, (uint32_t)unit, micro_of(r, l->buffer, i->micro), bytes,
-                l->bytes ? l->bytes : bytes,
-                r->p->buffers[l->buffer].rule == SIZE_BY_ITEM ? matrix_room(r, o, i->item) : 0);
-        if (l->buffer == r->p->known.inputs && unit == 0 &&
+        bytes = size_of(r, l->buffer, at.unit, i->item);
+        reserve(r, l->buffer, at, bytes, l->bytes ? l->bytes : bytes,
+                r->p->buffers[l->buffer].holds == HOLDS_MATRIX ? matrix_room(r, o, i->item) : 0);
+        if (l->buffer == r->p->known.inputs && at.unit == 0 &&
             r->p->model->classes[r->p->model->units[0].class_id].kind != UNIT_EMBED)
             fill_input(r, i);
     }
@@ -367,10 +272,10 @@ static int play(void *ctx, const struct instance *i)
         return failed_at(r, i);
     for (uint32_t k = 0; k < o->n_lives; k++) {
         const struct life *l = &o->lives[k];
-        int64_t unit = buffer_unit(&r->p->buffers[l->buffer], i->unit, l->d_unit);
+        struct buffer_at at;
 
-        if (l->release && unit >= 0 && unit < r->p->model->n_units)
-            release(r, l->buffer, (uint32_t)unit, micro_of(r, l->buffer, i->micro));
+        if (l->release && buffer_instance(r->p, l->buffer, i, l->d_unit, &at))
+            release(r, l->buffer, at);
     }
     time.end = r->b->lib->record(r->b, r->stream);
     mark(r, i, time.end);
@@ -420,7 +325,8 @@ int exec_step(struct exec_run *r, struct err *e)
         for (uint32_t k = 0; k < r->marks[i].n; k++)
             r->marks[i].at[k] = PROGRAM_NONE;
     }
-    if (r->p->known.grads != PROGRAM_NONE && is_resident(r, r->p->known.grads)) {
+    if (r->p->known.grads != PROGRAM_NONE &&
+        r->p->buffers[r->p->known.grads].holds == HOLDS_MODEL) {
         struct run_buffer *b = run_find(r, r->p->known.grads, 0, 0);
 
         run_zero(r, b->data, b->bytes);
@@ -454,9 +360,8 @@ int exec_loss(struct exec_run *r, double *loss, struct err *e)
 
 /* ---- start and end ---- */
 
-/* Elements [first, first+n) of tensor t as they are at the start, `d` wide, to the backend's `to`. */
-static void put_weights(struct exec_run *r, uint32_t t, uint64_t first, uint64_t n, enum dtype d,
-                        char *to)
+/* Tensor t as it is at the start, as much of it as stands at `to`. */
+static void put_weights(struct exec_run *r, uint32_t t, const struct run_view *to)
 {
     enum { BLOCK = 4096 };
     const struct tensor *x = &r->p->model->tensors[t];
@@ -464,32 +369,23 @@ static void put_weights(struct exec_run *r, uint32_t t, uint64_t first, uint64_t
     float sd = x->role == ROLE_NORM || x->role == ROLE_BIAS ? 0 : 0.05f;
     float w[BLOCK], stored[BLOCK];
 
-    for (uint64_t k = 0; k < n; k += BLOCK) {
-        uint64_t m = num_min(BLOCK, n - k);
+    for (uint64_t k = 0; k < to->elements; k += BLOCK) {
+        uint64_t m = num_min(BLOCK, to->elements - k);
 
         for (uint64_t j = 0; j < m; j++)
-            w[j] = data_weight(r->o.seed, t, first + k + j, mean, sd);
-        dtype_store(d, w, stored, m);
-        r->b->lib->upload(r->b, r->stream, to + dtype_bytes(d, k), stored, dtype_bytes(d, m));
+            w[j] = data_weight(r->o.seed, t, to->first + k + j, mean, sd);
+        dtype_store(to->dtype, w, stored, m);
+        r->b->lib->upload(r->b, r->stream, to->data + dtype_bytes(to->dtype, k), stored,
+                          dtype_bytes(to->dtype, m));
     }
 }
 
-static void first_weights(struct exec_run *r)
+static void first_weights(struct exec_run *r, uint32_t buffer)
 {
-    struct run_buffer *params = run_find(r, r->p->known.params, 0, 0);
-    struct run_buffer *master =
-        r->p->known.master == PROGRAM_NONE ? NULL : run_find(r, r->p->known.master, 0, 0);
-    enum dtype d = r->p->buffers[r->p->known.params].dtype;
+    for (uint32_t t = 0; t < r->p->model->n_tensors && buffer != PROGRAM_NONE; t++) {
+        struct run_view to = run_tensor(r, run_find(r, buffer, 0, 0), t);
 
-    for (uint32_t i = 0; i < r->p->model->n_tensors; i++) {
-        const struct held_tensor *h = &r->held.t[i];
-        bool whole = h->param_whole;
-
-        put_weights(r, i, whole ? 0 : h->first, whole ? r->p->model->tensors[i].numel : h->n, d,
-                    (char *)params->data + dtype_bytes(d, h->param_at));
-        if (master)
-            put_weights(r, i, h->first, h->n, DTYPE_FP32,
-                        (char *)master->data + dtype_bytes(DTYPE_FP32, h->master_at));
+        put_weights(r, t, &to);
     }
 }
 
@@ -589,8 +485,8 @@ int exec_init(struct exec_run *r, const struct plan *plan, const struct program 
         if (graph_build(p->model, c, &batch, j->param_dtype, &r->graphs[c], e))
             return -1;
     for (uint32_t k = 0; k < p->n_buffers; k++)
-        if (p->buffers[k].persistent)
-            reserve(r, k, 0, 0, size_of(r, k, 0, 0), size_of(r, k, 0, 0), 0);
+        if (p->buffers[k].span == SPAN_RESIDENT)
+            reserve(r, k, (struct buffer_at){0}, size_of(r, k, 0, 0), size_of(r, k, 0, 0), 0);
     /* what the plan counts is what kernels use */
     BUG_ON(run_find(r, p->known.states, 0, 0)->bytes !=
            dtype_bytes(j->state_dtype, r->held.states));
@@ -612,7 +508,8 @@ int exec_init(struct exec_run *r, const struct plan *plan, const struct program 
     if (optimizer_row(j->optimizer)->start == START_MOMENTUM)
         r->norms = backend_alloc(b, STREAM_COMPUTE, p->model->n_tensors * sizeof(*r->norms));
     make_marks(r);
-    first_weights(r);
+    first_weights(r, p->known.params);
+    first_weights(r, p->known.master);
     b->lib->sync(b);
     return backend_status(b, e) ? err_prefix(e, "rank %u: start", r->t->rank) : 0;
 }

@@ -16,7 +16,8 @@
 
 /* A live instance of a buffer. */
 struct run_buffer {
-    uint32_t buffer, unit, micro;
+    uint32_t buffer;
+    struct buffer_at at;
     void *data;       /* owned; the backend's */
     uint64_t bytes;   /* as the program counts them */
     uint64_t counted; /* of them, so far */
@@ -146,33 +147,51 @@ int exec_loss(struct exec_run *r, double *loss, struct err *e);
 /* At least n bytes of the stream at work, kept for later operations of it; contents undefined. PACK: what collectives move,
  * and tokens; FP32: the optimizer's, from the products of an item to its update. */
 void *run_scratch(struct exec_run *r, int which, size_t n);
-/* The live instance; a bug when there is none. Resident buffers have unit and micro 0. */
+/* The live instance that an operation of this unit and micro-batch names; a bug when there is none. */
 struct run_buffer *run_find(struct exec_run *r, uint32_t buffer, uint32_t unit, uint32_t micro);
-/* Operand k of the op, resolved: the buffer, or the tensor in it. */
+/* The one that operation instance i names with d_unit; NULL: there is no such instance; a bug when it is not live. */
+struct run_buffer *run_live(struct exec_run *r, uint32_t buffer, const struct instance *i,
+                            int32_t d_unit);
+
+/* ---- tensors.c ---- */
+
+/* Elements [first, first + n) of a tensor stand from element `at` of a buffer on; n 0: none do. */
+struct run_place {
+    uint64_t at, first, n;
+};
+/* Of any buffer that holds tensors, on this rank; O(tensors of the unit, or items of the rank's list). */
+struct run_place run_place(const struct exec_run *r, uint32_t buffer, uint32_t tensor);
 struct run_view {
     char *data;
     enum dtype dtype;
     uint64_t elements;
+    uint64_t first; /* of a tensor: which of its elements is the first here */
 };
+/* What a live buffer has of the tensor. */
+struct run_view run_tensor(const struct exec_run *r, const struct run_buffer *b, uint32_t tensor);
+/* ... and of that the rank's part (held.h), for buffers that have at least this. */
+struct run_view run_part(const struct exec_run *r, const struct run_buffer *b, uint32_t tensor);
+/* Operand k of the op, resolved: the buffer, or the tensor in it. */
 struct run_view run_operand(struct exec_run *r, const struct op *o, const struct instance *i,
                             uint32_t k);
 /* Expert e of an operand that names several. */
 struct run_view run_expert(struct exec_run *r, const struct operand *x, const struct instance *i,
                            uint32_t e);
+/* The part of the reduced gradient of t that this rank updates with. It is kept when somebody looks at it. */
+struct run_view run_gradient(struct exec_run *r, uint32_t tensor);
+/* The tensor of an op in a loop over items, of a batch the one that is this rank's (MODEL_NONE: none is); the dtype in which
+ * matrices go to their products. */
+uint32_t run_item(const struct exec_run *r, const struct op *o, const struct instance *i);
+enum dtype run_travel(const struct exec_run *r);
+/* The operand that holds matrices (NULL: none), and where the item's begins in it, or would if it had more than this rank's
+ * rows of it. */
+struct run_buffer *run_matrices(struct exec_run *r, const struct op *o, const struct instance *i);
+char *run_matrix(struct exec_run *r, const struct op *o, const struct instance *i);
+
+/* ---- the operations ---- */
+
 /* Has this rank that fault? */
 bool run_has(const struct exec_run *r, enum run_fault fault);
-/* Resident gradient of tensor t's held part, reduced. Where an update finds it: it is kept when somebody looks at it. */
-struct run_view run_gradient(struct exec_run *r, uint32_t tensor);
-/* Do t's gradients travel as segments (to an owner, to flat slices), not as even chunks? */
-bool run_is_segment(const struct exec_run *r, uint32_t tensor);
-
-/* The tensor of an op in a loop over items, of a batch the one that is this rank's (MODEL_NONE: none is); its whole matrix, on
- * the way to the products, and the dtype of that; this rank's rows of a matrix where only those are held (held_parts). */
-uint32_t run_item(const struct exec_run *r, const struct op *o, const struct instance *i);
-char *run_matrix(struct exec_run *r, const struct op *o, const struct instance *i);
-enum dtype run_travel(const struct exec_run *r);
-char *run_rows(struct exec_run *r, uint32_t tensor);
-
 /* The loss of a model without a head, at the end of forward. */
 void run_output(struct exec_run *r, const struct instance *i);
 /* Marks what the unit's gathers brought wrong (move.c). */

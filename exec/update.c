@@ -30,85 +30,31 @@ static struct kernel_on where(struct exec_run *r)
         .act = j->param_dtype, .weight = j->param_dtype, .grad = j->grad_dtype};
 }
 
-uint32_t run_item(const struct exec_run *r, const struct op *o, const struct instance *i)
-{
-    const struct work_item *x = &r->p->work_tables[r->p->loops[o->loop].work].items[i->item];
-
-    if (!x->n_batch)
-        return x->tensor;
-    return r->place < x->n_batch ? x->batch[r->place] : MODEL_NONE;
-}
-
-enum dtype run_travel(const struct exec_run *r)
-{
-    return optimizer_travel_dtype(&r->plan->job);
-}
-
-char *run_rows(struct exec_run *r, uint32_t tensor)
-{
-    uint64_t before = 0;
-
-    for (uint32_t t = 0; t < tensor; t++)
-        before += r->held.t[t].matrix ? r->held.t[t].room : 0;
-    return (char *)run_find(r, r->p->known.held, 0, 0)->data + dtype_bytes(run_travel(r), before);
-}
-
-/* Where the op finds the whole matrix, or would if it had more than this rank's rows: in the buffer that holds all of the rank's list, or in the workspace of the item at
- * work, which has room for n padded parts. */
-char *run_matrix(struct exec_run *r, const struct op *o, const struct instance *i)
-{
-    const struct work_table *w = &r->p->work_tables[r->p->loops[o->loop].work];
-    uint64_t before = 0;
-
-    for (uint32_t k = 0; k < o->n_operands; k++) {
-        if (o->operands[k].buffer != r->p->known.held)
-            continue;
-        if (r->p->known.held_parts)
-            return run_rows(r, run_item(r, o, i)) -
-                   dtype_bytes(run_travel(r), r->held.t[run_item(r, o, i)].first);
-        for (uint32_t n = 0; n < i->position; n++)
-            before +=
-                r->p->model
-                    ->tensors[w->items[w->start ? w->list[w->start[r->t->rank] + n] : n].tensor]
-                    .numel;
-        return (char *)run_find(r, r->p->known.held, 0, 0)->data +
-               dtype_bytes(run_travel(r), before);
-    }
-    for (uint32_t k = 0; k < o->n_operands; k++)
-        if (r->p->buffers[o->operands[k].buffer].rule == SIZE_BY_ITEM)
-            return run_find(r, o->operands[k].buffer, 0, 0)->data;
-    BUG_ON(true);
-}
-
-static char *resident(struct exec_run *r, uint32_t buffer, uint64_t element)
-{
-    return (char *)run_find(r, buffer, 0, 0)->data +
-           element * dtype_bytes(r->p->buffers[buffer].dtype, 1);
-}
-
 /* The held part of a parameter, and of its fp32 copy. */
 static char *param_of(struct exec_run *r, uint32_t t)
 {
-    const struct held_tensor *h = &r->held.t[t];
-
-    return resident(r, r->p->known.params, h->param_at + (h->param_whole ? h->first : 0));
+    return run_part(r, run_find(r, r->p->known.params, 0, 0), t).data;
 }
 
 static float *master_of(struct exec_run *r, uint32_t t)
 {
     if (r->p->known.master == PROGRAM_NONE)
         return NULL;
-    return (float *)(void *)resident(r, r->p->known.master, r->held.t[t].master_at);
+    return (float *)(void *)run_part(r, run_find(r, r->p->known.master, 0, 0), t).data;
+}
+
+static struct run_view states_of(struct exec_run *r, uint32_t t)
+{
+    return run_tensor(r, run_find(r, r->p->known.states, 0, 0), t);
 }
 
 /* A fault on purpose: the tensor's states are gone after its update. */
 static void lose(struct exec_run *r, uint32_t t)
 {
-    const struct held_tensor *h = &r->held.t[t];
+    struct run_view s = states_of(r, t);
 
     if (run_has(r, RUN_LOSE))
-        run_zero(r, resident(r, r->p->known.states, h->state_at),
-                 dtype_bytes(r->plan->job.state_dtype, h->n_state));
+        run_zero(r, s.data, dtype_bytes(s.dtype, s.elements));
 }
 
 /* The update of the held part, in the matrix's place; padding of a last part stays zero, as it was reserved. Of a whole
@@ -128,7 +74,7 @@ static void momentum(struct exec_run *r, uint32_t t, char *matrix)
                                 .nesterov = r->o.hyper->nesterov,
                                 .grad = g.data};
 
-    a.buf = resident(r, r->p->known.states, h->state_at);
+    a.buf = states_of(r, t).data;
     a.update = matrix + dtype_bytes(d, h->first);
     if (h->n == r->p->model->tensors[t].numel) {
         a.norm2 = r->norms + t;
@@ -138,7 +84,7 @@ static void momentum(struct exec_run *r, uint32_t t, char *matrix)
     lose(r, t);
 }
 
-static void newton_schulz(struct exec_run *r, uint32_t t, char *matrix)
+static void newton_schulz(struct exec_run *r, const struct op *o, uint32_t t, char *matrix)
 {
     const struct tensor *x = &r->p->model->tensors[t];
     struct kernel_orthogonalize a = {.rows = x->rows,
@@ -148,6 +94,7 @@ static void newton_schulz(struct exec_run *r, uint32_t t, char *matrix)
                                      .matrix = matrix};
     struct kernel_on on = where(r);
 
+    (void)o;
     a.hyper.steps = r->plan->job.ns_steps;
     a.hyper.stored = r->plan->job.param_dtype; /* as on a device */
     if (r->normed[t] == r->step)
@@ -156,20 +103,23 @@ static void newton_schulz(struct exec_run *r, uint32_t t, char *matrix)
     launch_orthogonalize(r->b, r->stream, &on, &a);
 }
 
-/* The gradient of the whole matrix: as it was reduced, gathered where it stands (flat slices among whole gradients) or gathered into `matrix`. The update is left in fp32 scratch,
- * where the next operation finds it. */
-static const void *whole_gradient(struct exec_run *r, uint32_t t, const char *matrix)
+/* The gradient of the whole matrix: as it was reduced or gathered where it stands (flat slices among whole gradients), or where an
+ * operation before has gathered it. The update is left in fp32 scratch, where the next operation finds it. */
+static const void *whole_gradient(struct exec_run *r, const struct op *o, uint32_t t,
+                                  const char *matrix)
 {
+    bool reads = r->held.t[t].n == r->p->model->tensors[t].numel;
     struct run_view g;
 
-    if (r->held.t[t].n < r->p->model->tensors[t].numel &&
-        (r->p->place[t].rule != PLACE_FLAT || r->p->known.held != PROGRAM_NONE))
+    for (uint32_t k = 0; k < o->n_operands; k++)
+        reads |= r->p->buffers[o->operands[k].buffer].part == MEM_GRADS;
+    if (!reads)
         return matrix;
     g = run_gradient(r, t);
-    return g.data - dtype_bytes(g.dtype, r->held.t[t].first);
+    return g.data - dtype_bytes(g.dtype, g.first);
 }
 
-static void shampoo(struct exec_run *r, uint32_t t, char *matrix)
+static void shampoo(struct exec_run *r, const struct op *o, uint32_t t, char *matrix)
 {
     const struct tensor *x = &r->p->model->tensors[t];
     struct kernel_shampoo a = {.rows = x->rows,
@@ -179,17 +129,17 @@ static void shampoo(struct exec_run *r, uint32_t t, char *matrix)
                                .grad_type = r->plan->job.grad_dtype,
                                .state_type = r->plan->job.state_dtype,
                                .grad_scale = 1,
-                               .grad = whole_gradient(r, t, matrix)};
+                               .grad = whole_gradient(r, o, t, matrix)};
     struct kernel_on on = where(r);
 
-    a.state = resident(r, r->p->known.states, r->held.t[t].state_at);
+    a.state = states_of(r, t).data;
     a.update = run_scratch(r, SCRATCH_FP32, x->numel * sizeof(*a.update));
     on.workspace_bytes = kernel_shampoo_workspace(x->rows, x->cols, &a.hyper);
     launch_shampoo(r->b, r->stream, &on, &a);
     lose(r, t);
 }
 
-static void soap(struct exec_run *r, uint32_t t, char *matrix)
+static void soap(struct exec_run *r, const struct op *o, uint32_t t, char *matrix)
 {
     const struct tensor *x = &r->p->model->tensors[t];
     struct kernel_soap a = {.rows = x->rows,
@@ -199,10 +149,10 @@ static void soap(struct exec_run *r, uint32_t t, char *matrix)
                             .grad_type = r->plan->job.grad_dtype,
                             .state_type = r->plan->job.state_dtype,
                             .grad_scale = 1,
-                            .grad = whole_gradient(r, t, matrix)};
+                            .grad = whole_gradient(r, o, t, matrix)};
     struct kernel_on on = where(r);
 
-    a.state = resident(r, r->p->known.states, r->held.t[t].state_at);
+    a.state = states_of(r, t).data;
     a.update = run_scratch(r, SCRATCH_FP32, x->numel * sizeof(*a.update));
     on.workspace_bytes = kernel_soap_workspace(x->rows, x->cols, &a.hyper);
     launch_soap(r->b, r->stream, &on, &a);
@@ -248,7 +198,7 @@ static void preconditioned_update(struct exec_run *r, uint32_t t, const char *ma
 /* What exec runs of each optimizer of matrices; the rows of the others say that it does not
  * (exec_job()). */
 static const struct implementation {
-    void (*products)(struct exec_run *r, uint32_t t, char *matrix);
+    void (*products)(struct exec_run *r, const struct op *o, uint32_t t, char *matrix);
     void (*update)(struct exec_run *r, uint32_t t, const char *matrix);
 } implementations[OPTIMIZER_N] = {
     [OPTIMIZER_MUON] = {newton_schulz, orthogonal_update},
@@ -287,8 +237,8 @@ static void adamw(struct exec_run *r, uint32_t t)
     a.grad = g.data;
     a.param = param_of(r, t);
     a.master = master_of(r, t);
-    a.m = resident(r, r->p->known.states, h->state_at);
-    a.v = resident(r, r->p->known.states, h->state_at + h->room);
+    a.m = states_of(r, t).data;
+    a.v = (char *)a.m + dtype_bytes(a.state_type, h->room);
     launch_adamw(r->b, r->stream, &on, &a);
     lose(r, t);
 }
@@ -315,7 +265,7 @@ int run_update(struct exec_run *r, const struct op *o, const struct instance *i)
     case KERNEL_SHAMPOO:
     case KERNEL_SOAP:
         if (run_item(r, o, i) != MODEL_NONE)
-            x->products(r, run_item(r, o, i), run_matrix(r, o, i));
+            x->products(r, o, run_item(r, o, i), run_matrix(r, o, i));
         return 0;
     case KERNEL_NEWTON_SCHULZ_SHARDED:
         run_sharded(r, o, i);

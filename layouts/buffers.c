@@ -69,10 +69,14 @@ static struct rank_table resident_table(struct lower *l, uint64_t every, const u
 }
 
 static void resident_buffer(struct lower *l, const char *name, enum mem_part part, enum dtype d,
-                            uint64_t every, const uint64_t *owned, uint32_t *id)
+                            enum holds holds, uint64_t every, const uint64_t *owned, uint32_t *id)
 {
-    struct buffer b = {
-        .name = name, .part = part, .dtype = d, .rule = SIZE_BY_RANK, .persistent = true};
+    struct buffer b = {.name = name,
+                       .part = part,
+                       .dtype = d,
+                       .rule = SIZE_BY_RANK,
+                       .span = SPAN_RESIDENT,
+                       .holds = holds};
 
     b.ranks = resident_table(l, every, owned);
     *id = program_add_buffer(&l->b, &b);
@@ -100,13 +104,17 @@ void lower_resident(struct lower *l)
     }
     if (placement_parts(l->plan, PARAM) == 1)
         x.params = dtype_bytes(j->param_dtype, l->m->total_params);
-    resident_buffer(l, "params", MEM_PARAMS, j->param_dtype, x.params, x.own_params, &l->params);
+    resident_buffer(l, "params", MEM_PARAMS, j->param_dtype,
+                    placement_parts(l->plan, PARAM) > 1 ? HOLDS_MODEL_PARTS : HOLDS_MODEL, x.params,
+                    x.own_params, &l->params);
     l->weights = l->params;
-    resident_buffer(l, "states", MEM_STATES, j->state_dtype, x.states, x.own_states, &l->states);
+    resident_buffer(l, "states", MEM_STATES, j->state_dtype, HOLDS_MODEL_STATES, x.states,
+                    x.own_states, &l->states);
     if (j->master_weights)
-        resident_buffer(l, "master", MEM_MASTER, DTYPE_FP32, x.master, x.own_master, &l->master);
+        resident_buffer(l, "master", MEM_MASTER, DTYPE_FP32, HOLDS_MODEL_PARTS, x.master,
+                        x.own_master, &l->master);
     if (l->move.full_grads)
-        resident_buffer(l, "grads", MEM_GRADS, j->grad_dtype,
+        resident_buffer(l, "grads", MEM_GRADS, j->grad_dtype, HOLDS_MODEL,
                         dtype_bytes(j->grad_dtype, l->m->total_params), none, &l->grads);
 }
 
@@ -142,12 +150,14 @@ static uint64_t input_grad_bytes(struct lower *l, uint32_t u)
 }
 
 static uint32_t unit_buffer(struct lower *l, const char *name, enum mem_part part, enum dtype d,
-                            uint64_t (*bytes)(struct lower *, uint32_t))
+                            enum holds holds, uint64_t (*bytes)(struct lower *, uint32_t))
 {
     return program_add_buffer(&l->b, &(struct buffer){.name = name,
                                                       .part = part,
                                                       .dtype = d,
                                                       .rule = SIZE_BY_UNIT,
+                                                      .span = SPAN_UNIT_MICRO,
+                                                      .holds = holds,
                                                       .unit_bytes = by_unit(l, bytes)});
 }
 
@@ -193,8 +203,8 @@ static void carried_buffers(struct lower *l)
             struct buffer b = {.part = MEM_ACTIVATIONS,
                                .dtype = l->j->param_dtype,
                                .rule = SIZE_CONST,
-                               .bytes = g->values[v].bytes,
-                               .one = true};
+                               .span = SPAN_MICRO,
+                               .bytes = g->values[v].bytes};
 
             if (c == CARRIED_NONE || l->carried[c].value != PROGRAM_NONE)
                 continue;
@@ -213,21 +223,27 @@ void step_buffers(struct lower *l)
 {
     const struct job *j = l->j;
 
-    l->inputs = unit_buffer(l, "act.input", MEM_ACTIVATIONS, j->param_dtype, input_bytes);
-    l->input_grads =
-        unit_buffer(l, "grad.input", MEM_ACTIVATIONS, j->param_dtype, input_grad_bytes);
+    l->inputs =
+        unit_buffer(l, "act.input", MEM_ACTIVATIONS, j->param_dtype, HOLDS_NOTHING, input_bytes);
+    l->input_grads = unit_buffer(l, "grad.input", MEM_ACTIVATIONS, j->param_dtype, HOLDS_NOTHING,
+                                 input_grad_bytes);
     if (l->move.gather.group != PROGRAM_NONE)
-        l->weights = unit_buffer(l, "gathered", MEM_GATHERED, j->param_dtype, gathered_bytes);
+        l->weights =
+            unit_buffer(l, "gathered", MEM_GATHERED, j->param_dtype, HOLDS_UNIT, gathered_bytes);
     if (l->move.gather.table != PROGRAM_NONE && segment_algo_pads(j->gather))
-        l->padded = unit_buffer(l, "gather.padded", MEM_BUFFERS, j->param_dtype, padded_bytes);
+        l->padded = unit_buffer(l, "gather.padded", MEM_BUFFERS, j->param_dtype, HOLDS_NOTHING,
+                                padded_bytes);
     if (!l->move.full_grads) {
-        l->grads = unit_buffer(l, "grads.unit", MEM_GRADS, j->grad_dtype, unit_grad_bytes);
+        l->grads =
+            unit_buffer(l, "grads.unit", MEM_GRADS, j->grad_dtype, HOLDS_UNIT, unit_grad_bytes);
         if (l->move.reduce.even)
             l->grad_shard = program_add_buffer(
                 &l->b, &(struct buffer){.name = "grads.shard",
                                         .part = MEM_GRADS,
                                         .dtype = j->grad_dtype,
                                         .rule = SIZE_BY_UNIT,
+                                        .span = SPAN_UNIT,
+                                        .holds = HOLDS_UNIT_PARTS,
                                         .unit_bytes = part_even_bytes(l->plan, l->move.reduce.to,
                                                                       j->grad_dtype, 1, l->a)});
         if (l->move.reduce.table != PROGRAM_NONE)
@@ -236,6 +252,8 @@ void step_buffers(struct lower *l)
                                                            .part = MEM_GRADS,
                                                            .dtype = j->grad_dtype,
                                                            .rule = SIZE_SEGMENTS,
+                                                           .span = SPAN_UNIT,
+                                                           .holds = HOLDS_UNIT_SEGMENTS,
                                                            .table = l->move.reduce.table});
     }
     carried_buffers(l);
@@ -257,6 +275,7 @@ uint32_t value_buffer(struct lower *l, uint32_t class_id, uint32_t v, bool grad)
                                     .part = x->logits ? MEM_LOGITS : MEM_ACTIVATIONS,
                                     .dtype = l->j->param_dtype,
                                     .rule = SIZE_CONST,
+                                    .span = SPAN_UNIT_MICRO,
                                     .bytes = x->bytes});
     return *id;
 }

@@ -227,8 +227,10 @@ static void matrix_loop(struct lower *l, const struct matrix_step *s, const stru
     space = program_add_buffer(
         &l->b, &(struct buffer){.name = suffixed(l, "optimizer.workspace", x->suffix),
                                 .part = MEM_WORKSPACE,
-                                .dtype = DTYPE_BF16,
+                                .dtype = optimizer_travel_dtype(l->j),
                                 .rule = SIZE_BY_ITEM,
+                                .span = SPAN_ITEM,
+                                .holds = held ? HOLDS_NOTHING : HOLDS_MATRIX,
                                 .item_bytes = item_bytes(l, x->work,
                                                          s->products ? sharded_workspace_bytes
                                                                      : optimizer_workspace_bytes)});
@@ -295,29 +297,30 @@ static void update_loop(struct lower *l, const struct matrix_loop *x)
 }
 
 /* One whole copy of every matrix, as it travels: momentum arrives in it, and the products of each leave their update there. */
-static uint32_t gather_once_buffer(struct lower *l)
+static uint32_t gather_once_buffer(struct lower *l, uint32_t work)
 {
     enum dtype d = optimizer_travel_dtype(l->j);
 
-    return program_add_buffer(&l->b,
-                              &(struct buffer){.name = "optimizer.gathered_once",
-                                               .part = MEM_WORKSPACE,
-                                               .dtype = d,
-                                               .rule = SIZE_CONST,
-                                               .bytes = dtype_bytes(d, l->m->matrix_params)});
+    return program_add_buffer(&l->b, &(struct buffer){.name = "optimizer.gathered_once",
+                                                      .part = MEM_WORKSPACE,
+                                                      .dtype = d,
+                                                      .rule = SIZE_CONST,
+                                                      .span = SPAN_STEP,
+                                                      .holds = HOLDS_MATRICES,
+                                                      .bytes = dtype_bytes(d, l->m->matrix_params),
+                                                      .work = work});
 }
 
 /* Momentum of all matrices (preconditioned optimizers start from the gradients themselves), one gather of all, then their products and updates. */
 static void once_step(struct lower *l, const struct matrix_step *s)
 {
     struct matrix_loop x = {.work = optimizer_matrix_work(l, WORK_ALL, ITEMS_ALL, false),
-                            .held = gather_once_buffer(l),
                             .suffix = "",
                             .share = 1.0 / l->shards};
     uint64_t all = 0;
     uint32_t id;
 
-    l->held = x.held;
+    x.held = gather_once_buffer(l, x.work);
     x.after = hold_mark(l, "optimizer.gather_once.hold", x.held, false, l->optimizer_begin);
     if (optimizer_has_momentum(l))
         x.after = momentum_loop(l, &x);
@@ -391,8 +394,10 @@ static void batch_loop(struct lower *l, const struct matrix_step *s, uint32_t he
     space = program_add_buffer(
         &l->b, &(struct buffer){.name = "optimizer.workspace",
                                 .part = MEM_WORKSPACE,
-                                .dtype = DTYPE_BF16,
+                                .dtype = wire,
                                 .rule = SIZE_BY_ITEM,
+                                .span = SPAN_ITEM,
+                                .holds = HOLDS_MATRIX,
                                 .item_bytes = item_bytes(l, work, arrived_workspace_bytes)});
     program_open_loop(&l->b, &(struct loop){.kind = LOOP_ITEM, .work = work});
     in = shard_op(l, "optimizer.all_to_all", COLL_ALL_TO_ALL, STREAM_GATHER, wire, 1, bytes, 0);
@@ -430,12 +435,14 @@ static void alltoall_step(struct lower *l, const struct matrix_step *s)
 
     for (uint32_t i = 0; i < l->p->work_tables[x.work].n_items; i++)
         rows += padded_matrix_bytes(l, &l->p->work_tables[x.work].items[i]) / l->shards;
-    x.held = l->held = program_add_buffer(&l->b, &(struct buffer){.name = "optimizer.rows",
-                                                                  .part = MEM_WORKSPACE,
-                                                                  .dtype = d,
-                                                                  .rule = SIZE_CONST,
-                                                                  .bytes = rows});
-    l->held_parts = true;
+    x.held = program_add_buffer(&l->b, &(struct buffer){.name = "optimizer.rows",
+                                                        .part = MEM_WORKSPACE,
+                                                        .dtype = d,
+                                                        .rule = SIZE_CONST,
+                                                        .span = SPAN_STEP,
+                                                        .holds = HOLDS_MATRIX_PARTS,
+                                                        .bytes = rows,
+                                                        .work = x.work});
     x.after = hold_mark(l, "optimizer.rows.hold", x.held, false, l->optimizer_begin);
     x.after = momentum_loop(l, &x);
     batch_loop(l, s, x.held, x.after, &out);
@@ -497,12 +504,15 @@ static void slice_step(struct lower *l, const struct matrix_step *s)
     uint32_t waits[2], n = 1;
 
     if (cut) {
-        x.held = l->held = program_add_buffer(
+        x.held = program_add_buffer(
             &l->b, &(struct buffer){.name = "optimizer.cut",
                                     .part = MEM_WORKSPACE,
                                     .dtype = optimizer_travel_dtype(l->j),
                                     .rule = SIZE_CONST,
-                                    .bytes = cut_held_bytes(l, &l->p->work_tables[x.work])});
+                                    .span = SPAN_STEP,
+                                    .holds = HOLDS_MATRICES,
+                                    .bytes = cut_held_bytes(l, &l->p->work_tables[x.work]),
+                                    .work = x.work});
         waits[0] = x.after = hold_mark(l, "optimizer.cut.hold", x.held, false, l->optimizer_begin);
         if (optimizer_has_momentum(l))
             waits[n++] = momentum_loop(l, &x); /* a rank without cuts has the mark alone */

@@ -120,6 +120,7 @@ void lower_tail_step(struct lower *l)
                                         .part = MEM_WORKSPACE,
                                         .dtype = l->j->state_dtype,
                                         .rule = SIZE_CONST,
+                                        .span = SPAN_STEP,
                                         .bytes = dtype_bytes(l->j->state_dtype, elements)});
             lives[0].buffer = lives[1].buffer = temporary;
             o.lives = lives;

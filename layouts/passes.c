@@ -172,6 +172,7 @@ static void eager_loss(struct lower *l, struct emit *x)
                              .part = MEM_LOGITS,
                              .dtype = DTYPE_FP32,
                              .rule = SIZE_CONST,
+                             .span = SPAN_UNIT_MICRO,
                              .bytes = c->m * c->n * (8 - dtype_bytes(l->j->param_dtype, 1))});
     emit_life(x, l->eager, 0, false);
     emit_life(x, l->eager, 0, true);
@@ -199,6 +200,7 @@ static void eager_scores(struct lower *l, struct emit *x, const struct graph_op 
                              .part = MEM_ACTIVATIONS,
                              .dtype = l->j->param_dtype,
                              .rule = SIZE_CONST,
+                             .span = SPAN_UNIT_MICRO,
                              .bytes = bytes});
     emit_life(x, k, 0, false);
     emit_life(x, k, 0, true);

@@ -68,7 +68,7 @@ int lower_begin(struct lower *l, const struct plan *plan, struct arena *a, struc
         l->owner_table[d] = PROGRAM_NONE;
     l->params = l->states = l->master = PROGRAM_NONE;
     l->padded = l->weights = l->inputs = l->input_grads = l->grads = l->grad_shard = l->grad_owned =
-        l->held = l->eager = PROGRAM_NONE;
+        l->eager = PROGRAM_NONE;
     l->kept = ARENA_NEW(a, bool, l->m->n_units);
     l->not_kept = ARENA_NEW(a, bool, l->m->n_units);
     for (uint32_t u = 0; u < l->m->n_units; u++) {
@@ -455,12 +455,9 @@ int lower_end(struct lower *l, struct err *e)
         .master = l->master,
         .weights = l->weights,
         .inputs = l->inputs,
-        .input_grads = l->input_grads,
         .grads = l->grads,
         .grad_shard = l->grad_shard,
         .grad_owned = l->grad_owned,
-        .held = l->held,
-        .held_parts = l->held_parts,
     };
     l->p->roles = ARENA_NEW(l->a, struct role, 1);
     l->p->roles[0] =

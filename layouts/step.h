@@ -39,12 +39,11 @@ struct lower {
     uint32_t world,
         shard; /* groups: all ranks; those that share the states (PROGRAM_NONE: they are whole) */
     uint32_t owner_table[DTYPE_N]; /* of owners' segments by dtype; PROGRAM_NONE: not made yet */
-    bool held_parts;               /* see known_buffers */
     bool *kept;                    /* [n_units]: stays gathered from forward to backward */
     bool *not_kept;
     /* ids of buffers; `weights` is what kernels read: gathered units, or the parameters themselves */
     uint32_t params, states, master, weights, padded, inputs, input_grads, grads, grad_shard,
-        grad_owned, held, eager;
+        grad_owned, eager;
     uint32_t n_scores; /* buffers of what unfused attention holds while it runs, one a size */
     /* what a unit makes for later ones: its buffers, the first and last unit that reads it */
     struct {

@@ -36,8 +36,7 @@ struct changes {
     size_t n, cap;
 };
 
-static uint64_t size_of(const struct program *p, const struct buffer *b, uint32_t unit,
-                        uint32_t item)
+static uint64_t size_of(const struct buffer *b, uint32_t unit, uint32_t item)
 {
     switch (b->rule) {
     case SIZE_CONST:
@@ -50,7 +49,6 @@ static uint64_t size_of(const struct program *p, const struct buffer *b, uint32_
     case SIZE_SEGMENTS:
         break;
     }
-    (void)p;
     return 0;
 }
 
@@ -67,19 +65,19 @@ static void collect(const struct run *r, struct changes *c)
         for (uint32_t k = 0; k < o->n_lives; k++) {
             const struct life *l = &o->lives[k];
             const struct buffer *b = &p->buffers[l->buffer];
-            int64_t unit = buffer_unit(b, t->id.unit, l->d_unit);
+            struct buffer_at at;
 
-            if (unit < 0 || unit >= p->model->n_units)
+            if (!buffer_instance(p, l->buffer, &t->id, l->d_unit, &at))
                 continue;
             c->list = mem_grow(c->list, &c->cap, c->n + 1, sizeof(*c->list));
             c->list[c->n] = (struct change){
                 .t_ps = l->release ? fluid_end_ps(r->f, i) : fluid_ready_ps(r->f, i),
                 .seq = (uint32_t)c->n,
                 .buffer = l->buffer,
-                .unit = (uint32_t)unit,
+                .unit = at.unit,
                 .task = i,
                 .class_id = t->class_id,
-                .bytes = l->bytes ? l->bytes : size_of(p, b, (uint32_t)unit, t->id.item),
+                .bytes = l->bytes ? l->bytes : size_of(b, at.unit, t->id.item),
                 .release = l->release,
             };
             c->n++;
@@ -191,7 +189,7 @@ static uint64_t resident(const struct program *p, uint32_t rank)
     uint64_t sum = 0;
 
     for (uint32_t i = 0; i < p->n_buffers; i++)
-        if (p->buffers[i].persistent)
+        if (p->buffers[i].span == SPAN_RESIDENT)
             sum += rank_table_get(&p->buffers[i].ranks, rank);
     return sum;
 }
@@ -256,7 +254,7 @@ static void parts_at(const struct run *r, const struct rooted *x, const struct c
 
     memset(parts, 0, MEM_PART_N * sizeof(*parts));
     for (uint32_t i = 0; i < p->n_buffers; i++)
-        if (p->buffers[i].persistent)
+        if (p->buffers[i].span == SPAN_RESIDENT)
             parts[p->buffers[i].part] += rank_table_get(&p->buffers[i].ranks, rank);
     for (size_t i = 0; i <= at && i < c->n; i++) {
         uint64_t d = change_on(r, x, &c->list[i], rank);

@@ -248,7 +248,7 @@ static double kept_grad_elements(const struct program *p, const struct op *o)
     double sum = 0;
 
     if (o->phase != PHASE_BACKWARD || class_id == PROGRAM_NONE || p->known.grads == PROGRAM_NONE ||
-        !p->buffers[p->known.grads].persistent)
+        p->buffers[p->known.grads].holds != HOLDS_MODEL)
         return 0;
     while (m->units[u].class_id != class_id)
         u++;

@@ -230,6 +230,32 @@ bool op_in_loop(const struct program *p, const struct op *o, enum loop_kind kind
     return false;
 }
 
+bool buffer_instance(const struct program *p, uint32_t buffer, const struct instance *i,
+                     int32_t d_unit, struct buffer_at *at)
+{
+    int64_t unit = (int64_t)i->unit + d_unit;
+
+    *at = (struct buffer_at){0};
+    switch (p->buffers[buffer].span) {
+    case SPAN_RESIDENT:
+    case SPAN_STEP:
+    case SPAN_ITEM:
+        return true;
+    case SPAN_MICRO:
+        at->micro = i->micro;
+        return true;
+    case SPAN_UNIT_MICRO:
+        at->micro = i->micro;
+        break;
+    case SPAN_UNIT:
+        break;
+    }
+    if (unit < 0 || unit >= p->model->n_units)
+        return false;
+    at->unit = (uint32_t)unit;
+    return true;
+}
+
 struct awaited program_awaited(const struct program *p, const struct op *o,
                                const struct instance *i, const struct wait *w)
 {

@@ -15,7 +15,7 @@
  * awaited op sits in a loop that the waiter is not in, its last instance (in walking order) so far is meant.
  *
  * Life of buffers: an op reserves buffers when it starts and releases others when it ends, in terms of (buffer, unit,
- * micro-batch) instances, of a buffer sized by items an instance an item. Persistent buffers live through the step.
+ * micro-batch) instances; a buffer's span says which of these tell its instances apart. Resident ones live through the step.
  *
  * Wire volume: an even collective moves a buffer that is cut into n equal parts of ceil(elements/n) elements: what
  * FSDP pads, the wire carries. traffic.h turns a collective into bytes per rank.
@@ -140,19 +140,54 @@ enum size_rule {
     SIZE_SEGMENTS, /* sum of the segments of the unit (table) that the rank roots */
     SIZE_BY_ITEM,  /* item_bytes[item of the work table] */
 };
+/* What tells instances of a buffer apart. */
+enum span {
+    SPAN_RESIDENT, /* there is one: reserved before the step, never released */
+    SPAN_STEP, /* there is one, of operations outside loops: what the optimizer holds of many matrices */
+    SPAN_UNIT, /* the unit, over all micro-batches: reduced gradients */
+    SPAN_MICRO, /* the micro-batch, whichever unit the operation is of: what a unit makes for later ones */
+    SPAN_UNIT_MICRO, /* both: activations, gathered units, a unit's whole gradients */
+    SPAN_ITEM,       /* the item of a loop over items; in walking order a rank has one at a time */
+};
+/* How tensors stand in a buffer: one after another in the model's order, these and so much of each. A rank's part of a tensor is
+ * what placement gives it, in the room of ceil(rows/G) rows where it is cut by rows. */
+enum holds {
+    HOLDS_NOTHING,    /* no tensors: activations, workspace */
+    HOLDS_UNIT,       /* those of the unit, whole */
+    HOLDS_UNIT_PARTS, /* ... that travel in even parts, the rank's parts */
+    HOLDS_UNIT_SEGMENTS, /* ... that travel as segments (to owners, to flat slices), what the rank has of them */
+    HOLDS_MODEL,        /* all, whole */
+    HOLDS_MODEL_PARTS,  /* all, the rank's parts */
+    HOLDS_MODEL_STATES, /* all, the optimizer's states of the rank's parts */
+    HOLDS_MATRIX,       /* the item's, whole; of a batch the one that this rank works */
+    HOLDS_MATRICES,     /* those of the items of `work` on the rank's list, in its order, whole */
+    HOLDS_MATRIX_PARTS, /* ... the rank's parts */
+};
 struct buffer {
     const char *name;
     enum mem_part part;
     enum dtype dtype;
     enum size_rule rule;
+    enum span span;
+    enum holds holds;
     uint64_t bytes;
     const uint64_t *unit_bytes; /* [n_units] */
     const uint64_t *item_bytes; /* [n_items of work] */
     struct rank_table ranks;
-    uint32_t table;  /* SIZE_SEGMENTS: index into program.segment_tables */
-    bool persistent; /* reserved before the step, never released */
-    bool one; /* one instance a micro-batch, whichever unit the operation that names it is of */
+    uint32_t table; /* SIZE_SEGMENTS: index into program.segment_tables */
+    uint32_t work;  /* HOLDS_MATRICES and HOLDS_MATRIX_PARTS: index into program.work_tables */
 };
+
+/* An instance of a buffer: what its span does not tell apart is 0. */
+struct buffer_at {
+    uint32_t unit, micro;
+};
+struct program;
+struct instance;
+/* The instance of `buffer` that a life or an operand of operation instance i names. False: there is none (a unit before the
+ * first or behind the last). */
+bool buffer_instance(const struct program *p, uint32_t buffer, const struct instance *i,
+                     int32_t d_unit, struct buffer_at *at);
 
 /* ---- what is done: operations ---- */
 
@@ -193,12 +228,6 @@ struct operand {
     uint32_t count,
         stride; /* experts: count tensors, each `stride` behind the one before; 0: one */
 };
-
-/* Unit of the instance of a buffer that a life or an operand of an operation on `unit` names; out of range: there is none. */
-static inline int64_t buffer_unit(const struct buffer *b, uint32_t unit, int32_t d_unit)
-{
-    return b->one ? 0 : (int64_t)unit + d_unit;
-}
 
 enum coll_kind {
     COLL_ALL_REDUCE,
@@ -307,15 +336,14 @@ struct role {
     uint32_t first_op, n_ops;
 };
 
-/* Buffers that a reader has to know by what they are; PROGRAM_NONE where the layout has none. */
+/* Buffers that a reader looks up by their role, without an operation that names them; PROGRAM_NONE where the layout has none. */
 struct known_buffers {
-    uint32_t params, states, master; /* resident */
+    uint32_t params, states, master; /* resident: what updates and the first weights are put in */
     uint32_t weights;                /* what kernels read: gathered units, or params */
-    uint32_t inputs, input_grads;    /* of units */
-    uint32_t grads, grad_shard,
-        grad_owned;  /* of a unit (or of all parameters); reduced: even part, owned part */
-    uint32_t held;   /* what products start from, of all items of a rank's list one after another */
-    bool held_parts; /* ... the rank's rows of each alone, padded */
+    uint32_t inputs;                 /* of units: the first one's is filled */
+    uint32_t
+        grads; /* of a unit (HOLDS_UNIT), or of all tensors and reduced in place (HOLDS_MODEL) */
+    uint32_t grad_shard, grad_owned; /* reduced ones of a unit: its parts, its segments */
 };
 
 struct program {

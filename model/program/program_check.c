@@ -143,6 +143,58 @@ static int check_collective(const struct program *p, const struct op *o, struct 
     return 0;
 }
 
+/* Of spans: how messages name them, the loops that tell instances apart, and the sizes that they can have. */
+#define LOOPS(k) (1u << LOOP_##k)
+#define SIZES(k) (1u << SIZE_##k)
+static const struct {
+    const char *name;
+    uint32_t loops, sizes; /* bits */
+} spans[] = {
+    [SPAN_RESIDENT] = {"resident", 0, SIZES(BY_RANK)},
+    [SPAN_STEP] = {"one a step", 0, SIZES(CONST)},
+    [SPAN_UNIT] = {"one a unit", LOOPS(UNIT), SIZES(CONST) | SIZES(BY_UNIT) | SIZES(SEGMENTS)},
+    [SPAN_MICRO] = {"one a micro-batch", LOOPS(MICRO), SIZES(CONST)},
+    [SPAN_UNIT_MICRO] = {"one a unit and micro-batch", LOOPS(UNIT) | LOOPS(MICRO),
+                         SIZES(CONST) | SIZES(BY_UNIT) | SIZES(SEGMENTS)},
+    [SPAN_ITEM] = {"one an item", LOOPS(ITEM), SIZES(BY_ITEM)},
+};
+
+static int check_life(const struct program *p, const struct op *o, const struct life *l,
+                      struct err *e)
+{
+    static const char *const counted[] = {
+        [LOOP_MICRO] = "micro-batches", [LOOP_UNIT] = "units", [LOOP_ITEM] = "items"};
+    const struct buffer *b;
+
+    if (l->buffer >= p->n_buffers)
+        BAD("op '%s' %s buffer %u of %u", o->name, l->release ? "releases" : "reserves", l->buffer,
+            p->n_buffers);
+    b = &p->buffers[l->buffer];
+    for (int k = LOOP_MICRO; k <= LOOP_ITEM; k++)
+        if (spans[b->span].loops & 1u << k && !op_in_loop(p, o, (enum loop_kind)k))
+            BAD("op '%s' holds '%s', %s, but is in no loop over %s", o->name, b->name,
+                spans[b->span].name, counted[k]);
+    return 0;
+}
+
+/* Who names a tensor of a buffer means one that is there, whole: kernels read and write it. */
+static int check_operand(const struct program *p, const struct op *o, const struct operand *x,
+                         struct err *e)
+{
+    const struct buffer *b;
+
+    if (x->buffer >= p->n_buffers)
+        BAD("op '%s' uses buffer %u of %u", o->name, x->buffer, p->n_buffers);
+    b = &p->buffers[x->buffer];
+    if (x->tensor == OPERAND_ITEM) {
+        if (b->holds == HOLDS_NOTHING && b->span != SPAN_ITEM)
+            BAD("op '%s' uses the item's tensor of '%s', which holds none", o->name, b->name);
+    } else if (x->tensor != OPERAND_WHOLE && b->holds != HOLDS_UNIT && b->holds != HOLDS_MODEL) {
+        BAD("op '%s' uses tensor %u of '%s', which has no whole ones", o->name, x->tensor, b->name);
+    }
+    return 0;
+}
+
 static int check_op(const struct program *p, const struct op *o, struct err *e)
 {
     if (check_nesting(p, o, e))
@@ -151,18 +203,11 @@ static int check_op(const struct program *p, const struct op *o, struct err *e)
         if (o->waits[i].op >= p->n_ops)
             BAD("op '%s' waits for op %u of %u", o->name, o->waits[i].op, p->n_ops);
     for (uint32_t i = 0; i < o->n_operands; i++)
-        if (o->operands[i].buffer >= p->n_buffers)
-            BAD("op '%s' uses buffer %u of %u", o->name, o->operands[i].buffer, p->n_buffers);
-    for (uint32_t i = 0; i < o->n_lives; i++) {
-        uint32_t b = o->lives[i].buffer;
-
-        if (b >= p->n_buffers)
-            BAD("op '%s' %s buffer %u of %u", o->name,
-                o->lives[i].release ? "releases" : "reserves", b, p->n_buffers);
-        if (p->buffers[b].rule == SIZE_BY_ITEM && !op_in_loop(p, o, LOOP_ITEM))
-            BAD("op '%s' holds '%s' by item, but is in no loop over items", o->name,
-                p->buffers[b].name);
-    }
+        if (check_operand(p, o, &o->operands[i], e))
+            return -1;
+    for (uint32_t i = 0; i < o->n_lives; i++)
+        if (check_life(p, o, &o->lives[i], e))
+            return -1;
     if (o->by_item && !op_in_loop(p, o, LOOP_ITEM))
         BAD("op '%s' works by item, but is in no loop over items", o->name);
     return o->kind == OP_COLLECTIVE ? check_collective(p, o, e) : 0;
@@ -210,28 +255,87 @@ static int check_tables(const struct program *p, struct err *e)
     return 0;
 }
 
-/* A buffer's size where it is needed, and its life. */
+static const char *const size_names[] = {[SIZE_CONST] = "constant",
+                                         [SIZE_BY_UNIT] = "by unit",
+                                         [SIZE_BY_RANK] = "by rank",
+                                         [SIZE_SEGMENTS] = "by segments",
+                                         [SIZE_BY_ITEM] = "by item"};
+
+/* What a buffer holds goes with its span, and whole tensors with its size. */
+static int check_holds(const struct program *p, const struct buffer *b, struct err *e)
+{
+    static const struct {
+        const char *what;
+        enum span span;
+        uint32_t sizes;
+    } holds[] = {
+        [HOLDS_UNIT] = {"a unit's tensors", SPAN_UNIT_MICRO, SIZES(BY_UNIT)},
+        [HOLDS_UNIT_PARTS] = {"parts of a unit's tensors", SPAN_UNIT, SIZES(BY_UNIT)},
+        [HOLDS_UNIT_SEGMENTS] = {"segments of a unit", SPAN_UNIT, SIZES(SEGMENTS)},
+        [HOLDS_MODEL] = {"all tensors", SPAN_RESIDENT, SIZES(BY_RANK)},
+        [HOLDS_MODEL_PARTS] = {"parts of all tensors", SPAN_RESIDENT, SIZES(BY_RANK)},
+        [HOLDS_MODEL_STATES] = {"states of all tensors", SPAN_RESIDENT, SIZES(BY_RANK)},
+        [HOLDS_MATRIX] = {"an item's matrix", SPAN_ITEM, SIZES(BY_ITEM)},
+        [HOLDS_MATRICES] = {"matrices of items", SPAN_STEP, SIZES(CONST)},
+        [HOLDS_MATRIX_PARTS] = {"parts of matrices of items", SPAN_STEP, SIZES(CONST)},
+    };
+    uint64_t all = dtype_bytes(b->dtype, p->model ? p->model->total_params : 0);
+
+    if (b->holds == HOLDS_NOTHING)
+        return 0;
+    if (b->span != holds[b->holds].span)
+        BAD("buffer '%s' holds %s, but is %s", b->name, holds[b->holds].what, spans[b->span].name);
+    if (!(holds[b->holds].sizes & 1u << b->rule))
+        BAD("buffer '%s' holds %s, but its size is %s", b->name, holds[b->holds].what,
+            size_names[b->rule]);
+    if ((b->holds == HOLDS_MATRICES || b->holds == HOLDS_MATRIX_PARTS) &&
+        b->work >= p->n_work_tables)
+        BAD("buffer '%s' holds %s of work table %u of %u", b->name, holds[b->holds].what, b->work,
+            p->n_work_tables);
+    for (uint32_t r = 0; b->holds == HOLDS_MODEL && r <= b->ranks.n_only; r++) {
+        uint64_t bytes = r ? b->ranks.only[r - 1].value : b->ranks.every;
+
+        if (bytes != all)
+            BAD("buffer '%s' holds all tensors, %llu bytes, and has %llu", b->name,
+                (unsigned long long)all, (unsigned long long)bytes);
+    }
+    for (uint32_t u = 0; b->holds == HOLDS_UNIT && u < p->model->n_units; u++)
+        if (b->unit_bytes[u] != dtype_bytes(b->dtype, p->model->units[u].numel))
+            BAD("buffer '%s' holds unit %u, %llu bytes, and has %llu", b->name, u,
+                (unsigned long long)dtype_bytes(b->dtype, p->model->units[u].numel),
+                (unsigned long long)b->unit_bytes[u]);
+    return 0;
+}
+
+/* A buffer's size where it is needed, what it holds, and its life. */
 static int check_buffer(const struct program *p, uint32_t v, struct err *e)
 {
     const struct buffer *b = &p->buffers[v];
-    uint32_t reserved = 0, released = 0;
+    uint32_t reserved = 0, released = 0, loop = PROGRAM_NONE;
 
-    if (b->persistent != (b->rule == SIZE_BY_RANK))
-        BAD("buffer '%s' is %s, but its size is %sby rank", b->name,
-            b->persistent ? "persistent" : "transient", b->rule == SIZE_BY_RANK ? "" : "not ");
+    if (!(spans[b->span].sizes & 1u << b->rule))
+        BAD("buffer '%s' is %s, but its size is %s", b->name, spans[b->span].name,
+            size_names[b->rule]);
     if ((b->rule == SIZE_BY_UNIT && !b->unit_bytes) ||
         (b->rule == SIZE_BY_ITEM && !b->item_bytes) ||
         (b->rule == SIZE_SEGMENTS && b->table >= p->n_segment_tables))
         BAD("buffer '%s' has no table of its sizes", b->name);
+    if (check_holds(p, b, e))
+        return -1;
     for (uint32_t i = 0; i < p->n_ops; i++)
-        for (uint32_t k = 0; k < p->ops[i].n_lives; k++)
-            if (p->ops[i].lives[k].buffer == v) {
-                reserved += !p->ops[i].lives[k].release;
-                released += p->ops[i].lives[k].release;
-            }
-    if (b->persistent ? reserved || released : !reserved || !released)
-        BAD("buffer '%s' is %s but reserved by %u and released by %u ops", b->name,
-            b->persistent ? "persistent" : "transient", reserved, released);
+        for (uint32_t k = 0; k < p->ops[i].n_lives; k++) {
+            if (p->ops[i].lives[k].buffer != v)
+                continue;
+            if (b->span == SPAN_ITEM && loop != PROGRAM_NONE && loop != p->ops[i].loop)
+                BAD("buffer '%s' is one an item, but op '%s' holds it in another loop", b->name,
+                    p->ops[i].name);
+            loop = p->ops[i].loop;
+            reserved += !p->ops[i].lives[k].release;
+            released += p->ops[i].lives[k].release;
+        }
+    if (b->span == SPAN_RESIDENT ? reserved || released : !reserved || !released)
+        BAD("buffer '%s' is %s, but reserved by %u and released by %u ops", b->name,
+            spans[b->span].name, reserved, released);
     return 0;
 }
 

@@ -33,17 +33,14 @@ struct outcome {
 static void copy_weights(struct exec_run *r, float *to)
 {
     const struct model *m = r->p->model;
-    enum dtype d = r->p->buffers[r->p->known.params].dtype;
-    char *params = run_find(r, r->p->known.params, 0, 0)->data;
+    const struct run_buffer *params = run_find(r, r->p->known.params, 0, 0);
 
     for (uint64_t i = 0; i < m->total_params; i++)
         to[i] = NAN;
     for (uint32_t t = 0; t < m->n_tensors; t++) {
-        const struct held_tensor *h = &r->held.t[t];
-        uint64_t n = h->param_whole ? m->tensors[t].numel : h->n,
-                 first = h->param_whole ? 0 : h->first;
+        struct run_view v = run_tensor(r, params, t);
 
-        dtype_load(d, params + h->param_at * dtype_bytes(d, 1), to + h->flat_at + first, n);
+        dtype_load(v.dtype, v.data, to + r->held.t[t].flat_at + v.first, v.elements);
     }
 }
 

@@ -108,17 +108,19 @@ static struct digest digest_of(const float *x, uint64_t n)
 }
 
 /* Digests of tensor t in the order of make.py: the parameter, then states as kernels/optimizer.h lists them. */
-static uint32_t digests(const struct exec_run *r, uint32_t t, const float *params,
-                        const float *states, struct digest *to)
+static uint32_t digests(struct exec_run *r, uint32_t t, struct digest *to)
 {
+    const struct known_buffers *known = &r->p->known;
     const struct held_tensor *h = &r->held.t[t];
     const struct tensor *x = &r->p->model->tensors[t];
-    const float *s = states + h->state_at;
+    const float *s = (const float *)(void *)run_tensor(r, run_find(r, known->states, 0, 0), t).data;
+    const float *param =
+        (const float *)(void *)run_tensor(r, run_find(r, known->params, 0, 0), t).data;
     uint64_t n = x->numel, rr = x->rows * x->rows, cc = x->cols * x->cols;
     enum optimizer o = r->plan->job.optimizer;
     uint32_t k = 0;
 
-    to[k++] = digest_of(params + h->param_at, n);
+    to[k++] = digest_of(param, n);
     to[k++] = digest_of(s, n);
     if (h->matrix && o == OPTIMIZER_MUON)
         return k;
@@ -160,8 +162,7 @@ static int one_rank(struct transport *t, void *ctx, struct err *err)
             if (h->n != x->p.model->tensors[i].numel ||
                 (x->p.place[i].rule == PLACE_REPLICATED && t->rank))
                 continue;
-            x->n[i] = digests(&r, i, run_find(&r, x->p.known.params, 0, 0)->data,
-                              run_find(&r, x->p.known.states, 0, 0)->data, x->got[s][i]);
+            x->n[i] = digests(&r, i, x->got[s][i]);
         }
     }
     exec_release(&r);

@@ -94,8 +94,8 @@ static inline char *program_text(const struct program *p)
     for (uint32_t i = 0; i < p->n_buffers; i++) {
         const struct buffer *v = &p->buffers[i];
 
-        strbuf_printf(&b, "buffer %s %d %d %d %llu %u %d\n", v->name, v->part, v->dtype, v->rule,
-                      (unsigned long long)v->bytes, v->table, v->persistent);
+        strbuf_printf(&b, "buffer %s %d %d %d %llu %u %d %d %u\n", v->name, v->part, v->dtype,
+                      v->rule, (unsigned long long)v->bytes, v->table, v->span, v->holds, v->work);
         program_show_u64s(v->unit_bytes, units, &b);
         for (uint32_t r = 0; v->rule == SIZE_BY_RANK && r < p->world; r++)
             strbuf_printf(&b, "%llu ", (unsigned long long)rank_table_get(&v->ranks, r));

@@ -179,7 +179,7 @@ static void ordered(const struct steps *s, const struct buffer *b, uint32_t unit
 static void play_buffer(const struct steps *s, const struct buffer *b, uint32_t unit,
                         const struct touches *t)
 {
-    bool held = b->persistent;
+    bool held = b->span == SPAN_RESIDENT;
     uint64_t parts = 0;
 
     for (size_t i = 0; i < t->n; i++) {
@@ -211,8 +211,8 @@ static void play_buffer(const struct steps *s, const struct buffer *b, uint32_t 
         for (size_t k = 0; k < i; k++)
             ordered(s, b, unit, &t->list[k], &t->list[i]);
     }
-    MUST(held == b->persistent, "%s: '%s' of unit %u is left at the end", plan.layout_full, b->name,
-         unit);
+    MUST(held == (b->span == SPAN_RESIDENT), "%s: '%s' of unit %u is left at the end",
+         plan.layout_full, b->name, unit);
 }
 
 static void play_lives(uint32_t rank)
@@ -227,25 +227,28 @@ static void play_lives(uint32_t rank)
 
         for (int release = 0; release < 2; release++) {
             for (uint32_t i = 0; i < o->n_lives; i++) {
-                int64_t u = buffer_unit(&prog.buffers[o->lives[i].buffer], s.list[k].at.unit,
-                                        o->lives[i].d_unit);
+                struct buffer_at at;
 
-                if (o->lives[i].release == (bool)release && u >= 0 && u < units)
-                    note(&t[(size_t)o->lives[i].buffer * units + (size_t)u],
+                if (o->lives[i].release == (bool)release &&
+                    buffer_instance(&prog, o->lives[i].buffer, &s.list[k].at, o->lives[i].d_unit,
+                                    &at))
+                    note(&t[(size_t)o->lives[i].buffer * units + at.unit],
                          release ? TOUCH_RELEASE : TOUCH_RESERVE, k, o->lives[i].bytes,
-                         prog.buffers[o->lives[i].buffer].rule == SIZE_BY_ITEM);
+                         prog.buffers[o->lives[i].buffer].span == SPAN_ITEM);
             }
             for (uint32_t i = 0; !release && i < o->n_operands; i++) {
                 const struct buffer *b = &prog.buffers[o->operands[i].buffer];
-                int64_t u = buffer_unit(b, s.list[k].at.unit, o->operands[i].d_unit);
+                struct buffer_at at;
 
-                /* what is persistent is one piece for the optimizer; gradients are touched by unit */
-                if (b->persistent && b->part != MEM_GRADS)
-                    u = 0;
-                if (u >= 0 && u < units)
-                    note(&t[(size_t)o->operands[i].buffer * units + (size_t)u],
-                         o->operands[i].access == ACCESS_READ ? TOUCH_READ : TOUCH_WRITE, k, 0,
-                         b->rule == SIZE_BY_ITEM || o->operands[i].tensor == OPERAND_ITEM);
+                if (!buffer_instance(&prog, o->operands[i].buffer, &s.list[k].at,
+                                     o->operands[i].d_unit, &at))
+                    continue;
+                /* what is resident is one piece for the optimizer; gradients are touched by unit */
+                if (b->span == SPAN_RESIDENT && b->part == MEM_GRADS)
+                    at.unit = s.list[k].at.unit + (uint32_t)o->operands[i].d_unit;
+                note(&t[(size_t)o->operands[i].buffer * units + at.unit],
+                     o->operands[i].access == ACCESS_READ ? TOUCH_READ : TOUCH_WRITE, k, 0,
+                     b->span == SPAN_ITEM || o->operands[i].tensor == OPERAND_ITEM);
             }
         }
     }
@@ -654,12 +657,12 @@ START_TEST(ranks_that_own_nothing_walk_empty_loops)
 }
 END_TEST
 
-static uint64_t persistent(enum mem_part part, uint32_t rank)
+static uint64_t resident(enum mem_part part, uint32_t rank)
 {
     uint64_t sum = 0;
 
     for (uint32_t i = 0; i < prog.n_buffers; i++)
-        if (prog.buffers[i].persistent && prog.buffers[i].part == part)
+        if (prog.buffers[i].span == SPAN_RESIDENT && prog.buffers[i].part == part)
             sum += rank_table_get(&prog.buffers[i].ranks, rank);
     return sum;
 }
@@ -677,9 +680,9 @@ START_TEST(owned_bytes_of_all_ranks_are_the_model)
 
             lower("block", layouts[l], &j, plans_worlds[w]); /* without vocabulary all is owned */
             for (uint32_t r = 0; r < prog.world; r++) {
-                params += persistent(MEM_PARAMS, r);
-                states += persistent(MEM_STATES, r);
-                master += persistent(MEM_MASTER, r);
+                params += resident(MEM_PARAMS, r);
+                states += resident(MEM_STATES, r);
+                master += resident(MEM_MASTER, r);
             }
             ck_assert_uint_eq(params, (l ? prog.world : 1) * 2 * plan.model.total_params);
             ck_assert_uint_eq(states, 4 * plan.model.matrix_params + 8 * plan.model.tail_params);

@@ -40,7 +40,7 @@ static double part(enum mem_part p)
     uint64_t sum = 0;
 
     for (uint32_t i = 0; i < prog.n_buffers; i++)
-        if (prog.buffers[i].persistent && prog.buffers[i].part == p)
+        if (prog.buffers[i].span == SPAN_RESIDENT && prog.buffers[i].part == p)
             sum += rank_table_get(&prog.buffers[i].ranks, prog.world > 1);
     if (p == MEM_GRADS && prog.known.grad_shard != PROGRAM_NONE)
         for (uint32_t u = 0; u < prog.model->n_units; u++)

@@ -337,7 +337,57 @@ START_TEST(a_rank_table_is_one_value_but_for_some)
 }
 END_TEST
 
+/* Spans: of an operation of unit 2 and micro-batch 1, what a buffer of each span is told apart by; and one unit further on,
+ * behind the last. */
+START_TEST(a_span_says_what_tells_instances_apart)
+{
+    static const struct buffer_at want[] = {
+        [SPAN_RESIDENT] = {0, 0}, [SPAN_STEP] = {0, 0},       [SPAN_UNIT] = {2, 0},
+        [SPAN_MICRO] = {0, 1},    [SPAN_UNIT_MICRO] = {2, 1}, [SPAN_ITEM] = {0, 0}};
+    const struct instance i = {.unit = 2, .micro = 1, .item = 5};
+    struct buffer v = {.name = "v"};
+    const struct program q = {.model = &model, .buffers = &v, .n_buffers = 1};
+
+    for (int k = 0; k <= SPAN_ITEM; k++) {
+        bool by_unit = k == SPAN_UNIT || k == SPAN_UNIT_MICRO;
+        struct buffer_at at;
+
+        v.span = (enum span)k;
+        ck_assert(buffer_instance(&q, 0, &i, 0, &at));
+        ck_assert_uint_eq(at.unit, want[k].unit);
+        ck_assert_uint_eq(at.micro, want[k].micro);
+        ck_assert_int_eq(buffer_instance(&q, 0, &i, 1, &at), !by_unit);
+        ck_assert_int_eq(buffer_instance(&q, 0, &i, -3, &at), !by_unit);
+        ck_assert(buffer_instance(&q, 0, &i, -2, &at) && at.unit == 0);
+    }
+}
+END_TEST
+
 /* ---- refusals ---- */
+
+/* A rank has one item's instance at a time: what an item reserves is released in the same loop. */
+START_TEST(what_one_item_holds_no_other_loop_releases)
+{
+    static const uint64_t item_bytes[] = {1, 2, 3};
+
+    begin(1, 1);
+    program_add_work(&b, &(struct work_table){.n_items = 3, .items = items});
+    program_add_buffer(
+        &b, &(struct buffer){
+                .name = "item", .rule = SIZE_BY_ITEM, .span = SPAN_ITEM, .item_bytes = item_bytes});
+    for (int k = 0; k < 2; k++) {
+        program_open_loop(&b, &(struct loop){.kind = LOOP_ITEM, .work = 0});
+        program_op_life(&b, op(k ? "second" : "first"),
+                        (struct life){.buffer = 0, .release = k > 0});
+        program_close_loop(&b);
+    }
+    one_role();
+    ck_assert_int_eq(program_builder_finish(&b, &e), -1);
+    ck_assert_str_eq(e.msg, "buffer 'item' is one an item, but op 'second' holds it in another "
+                            "loop");
+    arena_release(&a);
+}
+END_TEST
 
 /* A good program with one of everything; each fault below breaks one thing of it. */
 enum { OP_A, OP_SEG, OP_EVEN, OP_NS, OP_Z };
@@ -356,11 +406,14 @@ static void good(void)
     program_add_buffer(&b, &(struct buffer){.name = "resident",
                                             .rule = SIZE_BY_RANK,
                                             .ranks = {.every = 7},
-                                            .persistent = true});
+                                            .span = SPAN_RESIDENT});
+    program_add_buffer(&b, &(struct buffer){.name = "unit",
+                                            .rule = SIZE_BY_UNIT,
+                                            .span = SPAN_UNIT_MICRO,
+                                            .unit_bytes = unit_bytes});
     program_add_buffer(
-        &b, &(struct buffer){.name = "unit", .rule = SIZE_BY_UNIT, .unit_bytes = unit_bytes});
-    program_add_buffer(
-        &b, &(struct buffer){.name = "item", .rule = SIZE_BY_ITEM, .item_bytes = item_bytes});
+        &b, &(struct buffer){
+                .name = "item", .rule = SIZE_BY_ITEM, .span = SPAN_ITEM, .item_bytes = item_bytes});
     loop(LOOP_MICRO, 0, 2, false);
     op("a");
     loop(LOOP_UNIT, 0, 3, false);
@@ -442,7 +495,8 @@ static struct segment *segment(int i)
     X(OPERANDS(OP_EVEN)[0].buffer = 3, "op 'even' uses buffer 3 of 3")                             \
     X(LIVES(OP_EVEN)[0].buffer = 3, "op 'even' releases buffer 3 of 3")                            \
     X(LIVES(OP_SEG)[0].buffer = 3, "op 'seg' reserves buffer 3 of 3")                              \
-    X(LIVES(OP_SEG)[0].buffer = 2, "op 'seg' holds 'item' by item, but is in no loop")             \
+    X(LIVES(OP_SEG)[0].buffer = 2, "op 'seg' holds 'item', one an item, but is in no "             \
+                                   "loop")                                                         \
     X(p.ops[OP_Z].by_item = true, "op 'z' works by item, but is in no loop")                       \
     X(p.ops[OP_EVEN].coll.group = 1, "op 'even' has no group")                                     \
     X(p.ops[OP_SEG].coll.table = 1, "op 'seg' uses segment table 1 of 1")                          \
@@ -452,13 +506,31 @@ static struct segment *segment(int i)
     X(segment(1)->bytes = 0, "segment 1 of unit 2: 0 bytes")                                       \
     X(segment(0)->to_n = 5, "root 1, range 0+5 of 4")                                              \
     X(segment(0)->to_first = UINT32_MAX, "root 1, range 4294967295+2 of 4")                        \
-    X(p.buffers[0].persistent = false, "buffer 'resident' is transient, but its size is by rank")  \
-    X(p.buffers[0].rule = SIZE_CONST, "'resident' is persistent, but its size is not by rank")     \
+    X(p.buffers[0].span = SPAN_STEP, "buffer 'resident' is one a step, but its size is by rank")   \
+    X(p.buffers[0].rule = SIZE_CONST, "'resident' is resident, but its size is constant")          \
+    X(p.buffers[1].span = SPAN_RESIDENT, "'unit' is resident, but its size is by unit")            \
+    X(p.buffers[1].span = SPAN_MICRO, "'unit' is one a micro-batch, but its size is by unit")      \
+    X(p.buffers[2].span = SPAN_UNIT, "op 'ns' holds 'item', one a unit, but is in no loop over "   \
+                                     "units")                                                      \
+    X(p.buffers[2].span = SPAN_MICRO, "'item', one a micro-batch, but is in no loop over micro-")  \
+    X(p.buffers[2].span = SPAN_STEP, "'item' is one a step, but its size is by item")              \
     X(p.buffers[1].unit_bytes = NULL, "buffer 'unit' has no table of its sizes")                   \
     X((p.buffers[1].rule = SIZE_SEGMENTS, p.buffers[1].table = 4), "'unit' has no table")          \
-    X(p.ops[OP_EVEN].n_lives = 0, "'unit' is transient but reserved by 1 and released by 0 ops")   \
-    X(LIVES(OP_EVEN)[0].buffer = 0, "'resident' is persistent but reserved by 0 and released by "  \
-                                    "1")
+    X(p.buffers[1].holds = HOLDS_MODEL, "'unit' holds all tensors, but is one a unit and micro-")  \
+    X(p.buffers[0].holds = HOLDS_UNIT, "'resident' holds a unit's tensors, but is resident")       \
+    X(p.buffers[1].holds = HOLDS_UNIT, "'unit' holds unit 0, 0 bytes, and has 4")                  \
+    X(p.buffers[0].holds = HOLDS_MODEL, "'resident' holds all tensors, 0 bytes, and has 7")        \
+    X((p.buffers[1].rule = SIZE_CONST, p.buffers[1].holds = HOLDS_UNIT_SEGMENTS,                   \
+       p.buffers[1].span = SPAN_UNIT),                                                             \
+      "'unit' holds segments of a unit, but its size is constant")                                 \
+    X(OPERANDS(OP_EVEN)[0].tensor = 0, "op 'even' uses tensor 0 of 'unit', which has no whole")    \
+    X(OPERANDS(OP_EVEN)[0].tensor = OPERAND_ITEM, "uses the item's tensor of 'unit', which holds") \
+    X((OPERANDS(OP_EVEN)[0].buffer = 2, OPERANDS(OP_EVEN)[0].tensor = OPERAND_ITEM,                \
+       p.buffers[2].holds = HOLDS_MATRICES),                                                       \
+      "'item' holds matrices of items, but is one an item")                                        \
+    X(p.ops[OP_EVEN].n_lives = 0, "'unit' is one a unit and micro-batch, but reserved by 1 and "   \
+                                  "released by 0 ops")                                             \
+    X(LIVES(OP_EVEN)[0].buffer = 0, "'resident' is resident, but reserved by 0 and released by 1")
 
 START_TEST(a_program_with_one_fault_is_refused)
 {
@@ -485,4 +557,5 @@ SUITE_MAIN("model/program", loops_nest_and_descend, a_loop_that_starts_with_a_lo
            one_micro_batch_is_first_and_last, a_rank_walks_its_own_items,
            a_collective_without_bytes_does_not_exist, a_callback_can_stop_the_walk,
            roles_run_their_own_parts, a_rank_table_is_one_value_but_for_some,
+           a_span_says_what_tells_instances_apart, what_one_item_holds_no_other_loop_releases,
            a_program_with_one_fault_is_refused)
