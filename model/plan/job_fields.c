@@ -163,9 +163,9 @@ bool job_option_is_neutral(const struct job_option *o, const struct job *j)
     return job_option_same(o, j, &neutral);
 }
 
-struct job_reason job_option_show(const struct job_option *o, const struct job *j)
+struct job_text job_option_show(const struct job_option *o, const struct job *j)
 {
-    struct job_reason r;
+    struct job_text r;
     struct job_key key = job_option_key(o);
     uint64_t v = job_option_get(o, j);
 
@@ -180,10 +180,10 @@ struct job_reason job_option_show(const struct job_option *o, const struct job *
     return r;
 }
 
-struct job_reason job_option_run(const struct job_option *o, const struct job *j)
+struct job_text job_option_run(const struct job_option *o, const struct job *j)
 {
     struct job neutral = *j;
-    struct job_reason r;
+    struct job_text r;
     size_t n;
 
     job_option_make_neutral(o, &neutral);

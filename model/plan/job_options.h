@@ -59,8 +59,8 @@ struct job_use {
     bool one_rank;
 };
 
-/* Why an option has no use; empty: it has one. */
-struct job_reason {
+/* A text by value: why an option has no use (empty: it has one), or a key and its value. */
+struct job_text {
     char s[200];
 };
 
@@ -83,7 +83,7 @@ struct job_option {
     /* The default where it follows from the rest of the job; NULL: `neutral`. */
     uint64_t (*neutral_of)(const struct job *j);
     /* Who has a use for it; NULL: nobody, and every value but the neutral one is refused. */
-    struct job_reason (*use)(const struct job_use *u);
+    struct job_text (*use)(const struct job_use *u);
     /* Refuses a value that goes with nothing here, as "'A100' has no fp8"; NULL: none. `with`: the
      * option that it contradicts, which the command line's message quotes; NULL: none. */
     int (*check)(const struct job *j, const struct cluster *c, struct err *e);
@@ -138,12 +138,12 @@ bool job_option_same(const struct job_option *o, const struct job *a, const stru
 void job_option_make_neutral(const struct job_option *o, struct job *j);
 bool job_option_is_neutral(const struct job_option *o, const struct job *j);
 /* "reshard never", "fp8": key and value for messages. */
-struct job_reason job_option_show(const struct job_option *o, const struct job *j);
+struct job_text job_option_show(const struct job_option *o, const struct job *j);
 /* What exec runs of it: "attention auto or flash". */
-struct job_reason job_option_run(const struct job_option *o, const struct job *j);
+struct job_text job_option_run(const struct job_option *o, const struct job *j);
 
 /* Why the job under u's layout has no use for it. */
-struct job_reason job_option_unused(const struct job_option *o, const struct job_use *u);
+struct job_text job_option_unused(const struct job_option *o, const struct job_use *u);
 /* The first row whose value contradicts the job or its cluster, with *e set to why; or NULL. */
 const struct job_option *job_contradiction(const struct job *j, const struct cluster *c,
                                            struct err *e);

@@ -21,7 +21,7 @@
     X(sync_last)                                                                                   \
     X(several_ranks)                                                                               \
     X(refresh)
-#define JOB_USE_FUNCTION(name) struct job_reason job_use_##name(const struct job_use *u);
+#define JOB_USE_FUNCTION(name) struct job_text job_use_##name(const struct job_use *u);
 JOB_USES(JOB_USE_FUNCTION)
 #undef JOB_USE_FUNCTION
 

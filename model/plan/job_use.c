@@ -10,10 +10,10 @@
 
 /* ---- who has a use for it ---- */
 
-static struct job_reason because(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
-static struct job_reason because(const char *fmt, ...)
+static struct job_text because(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
+static struct job_text because(const char *fmt, ...)
 {
-    struct job_reason r;
+    struct job_text r;
     va_list args;
 
     va_start(args, fmt);
@@ -22,44 +22,44 @@ static struct job_reason because(const char *fmt, ...)
     return r;
 }
 
-static const struct job_reason used = {""};
+static const struct job_text used = {""};
 
 static const struct optimizer_row *row_of(const struct job_use *u)
 {
     return optimizer_row(u->job->optimizer);
 }
 
-struct job_reason job_use_always(const struct job_use *u)
+struct job_text job_use_always(const struct job_use *u)
 {
     (void)u;
     return used;
 }
 
-struct job_reason job_use_owners(const struct job_use *u)
+struct job_text job_use_owners(const struct job_use *u)
 {
     if (!row_of(u)->matrices)
         return because("no layout here has owners of matrices under %s", row_of(u)->name);
     return u->strategy == STRATEGY_OWNER ? used : because("no layout here has owners");
 }
 
-struct job_reason job_use_gathered_params(const struct job_use *u)
+struct job_text job_use_gathered_params(const struct job_use *u)
 {
     return u->gathers_params ? used : because("no layout here gathers parameters");
 }
 
-struct job_reason job_use_buckets(const struct job_use *u)
+struct job_text job_use_buckets(const struct job_use *u)
 {
     return u->has_buckets ? used
                           : because("only ddp, zero1 and zero2, without owners, reduce in buckets");
 }
 
-struct job_reason job_use_newton_schulz(const struct job_use *u)
+struct job_text job_use_newton_schulz(const struct job_use *u)
 {
     return row_of(u)->newton_schulz ? used
                                     : because("%s has no Newton-Schulz steps", row_of(u)->name);
 }
 
-struct job_reason job_use_symmetric_newton_schulz(const struct job_use *u)
+struct job_text job_use_symmetric_newton_schulz(const struct job_use *u)
 {
     if (!row_of(u)->newton_schulz)
         return because("%s has no Newton-Schulz products", row_of(u)->name);
@@ -67,7 +67,7 @@ struct job_reason job_use_symmetric_newton_schulz(const struct job_use *u)
                                          : because("stock's products are cut, and not symmetric");
 }
 
-struct job_reason job_use_batched_newton_schulz(const struct job_use *u)
+struct job_text job_use_batched_newton_schulz(const struct job_use *u)
 {
     if (!row_of(u)->newton_schulz)
         return job_use_newton_schulz(u);
@@ -76,7 +76,7 @@ struct job_reason job_use_batched_newton_schulz(const struct job_use *u)
                : because("only whole matrices, under ddp or owners, are batched");
 }
 
-struct job_reason job_use_adamw(const struct job_use *u)
+struct job_text job_use_adamw(const struct job_use *u)
 {
     const struct optimizer_row *rest = optimizer_row(optimizer_of_rest(u->job->optimizer));
 
@@ -84,32 +84,32 @@ struct job_reason job_use_adamw(const struct job_use *u)
                                  : because("%s updates all tensors, in one kernel", rest->name);
 }
 
-struct job_reason job_use_attention(const struct job_use *u)
+struct job_text job_use_attention(const struct job_use *u)
 {
     return model_has_attention(u->model) ? used : because("'%.150s' has none", u->model->name);
 }
 
-struct job_reason job_use_head(const struct job_use *u)
+struct job_text job_use_head(const struct job_use *u)
 {
     return model_has_head(u->model) ? used : because("'%.150s' has no head", u->model->name);
 }
 
-struct job_reason job_use_sync_last(const struct job_use *u)
+struct job_text job_use_sync_last(const struct job_use *u)
 {
     return u->may_sync_last ? used : because("only zero3, hsdp and mics can leave out reductions");
 }
 
-struct job_reason job_use_several_ranks(const struct job_use *u)
+struct job_text job_use_several_ranks(const struct job_use *u)
 {
     return u->one_rank ? because("one GPU has nothing to reduce") : used;
 }
 
-struct job_reason job_use_refresh(const struct job_use *u)
+struct job_text job_use_refresh(const struct job_use *u)
 {
     return u->refreshes ? used : because("only zero1 and zero2 refresh parameters");
 }
 
-struct job_reason job_option_unused(const struct job_option *o, const struct job_use *u)
+struct job_text job_option_unused(const struct job_option *o, const struct job_use *u)
 {
     return o->use ? o->use(u) : because("nothing in this version uses it");
 }

@@ -8,25 +8,42 @@
 
 /* ---- a planted row ---- */
 
-/* A byte of struct job that no field has. */
-enum { HOLE = offsetof(struct job, fp8) + 1 };
-_Static_assert(HOLE + 1 <= offsetof(struct job, price_per_gpu_hour),
-               "no room for a planted option");
-
 static enum { PLANTED_NOT, PLANTED_BARE, PLANTED_CLAIMS } planted;
 static struct job_option row = {
     .opt = {.name = "planted", .type = OPT_CHOICE, .dflt = "no", .help = "does nothing"},
     .group = GROUP_OVERLAP,
     .field = FIELD_BOOL,
-    .at = HOLE};
+};
 
-static struct job_reason claims(const struct job_use *u)
+static struct job_text claims(const struct job_use *u)
 {
     (void)u;
-    return (struct job_reason){""};
+    return (struct job_text){""};
 }
 
 const struct job_option *__real_job_option_at(size_t i);
+
+/* A byte of struct job that no field has: padding, which copies of the struct keep. */
+static size_t hole(void)
+{
+    static const size_t sizes[] = {[FIELD_32] = sizeof(uint32_t),
+                                   [FIELD_64] = sizeof(uint64_t),
+                                   [FIELD_BOOL] = sizeof(bool),
+                                   [FIELD_TEXT] = sizeof(const char *),
+                                   [FIELD_DOUBLE] = sizeof(double)};
+    bool used[sizeof(struct job)] = {[offsetof(struct job, gather_as_framework)] = true};
+    const struct job_option *o;
+    size_t at = 0;
+
+    for (size_t i = 0; (o = __real_job_option_at(i)); i++)
+        if (o->field)
+            memset(used + o->at, true, sizes[o->field]);
+    while (at < sizeof(used) && used[at])
+        at++;
+    BUG_ON(at == sizeof(used)); /* no padding is left for a planted option */
+    return at;
+}
+
 const struct job_option *__wrap_job_option_at(size_t i);
 const struct job_option *__wrap_job_option_at(size_t i)
 {
@@ -37,6 +54,7 @@ const struct job_option *__wrap_job_option_at(size_t i)
     for (size_t k = 0; !row.opt.choices; k++) /* no, yes */
         if (!strcmp(__real_job_option_at(k)->opt.name, "fp8"))
             row.opt.choices = __real_job_option_at(k)->opt.choices;
+    row.at = hole();
     row.use = planted == PLANTED_CLAIMS ? claims : NULL;
     return &row;
 }
