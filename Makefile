@@ -238,8 +238,9 @@ $(BUILD)/linked: FORCE
 $(filter-out $(ON_EMULATION:%.c=$(OBJ)/%),$(TESTS)): $(OBJ)/%: $(OBJ)/%.o $(LIB)
 	$(if $(Q),@echo '  LINK  $@')
 	$(Q)$(LINK) $(WRAPPED) -o $@ $(filter %.o,$^) $(filter %.a,$^) $(CHECK_LIBS) $(ALL_LIBS) $(BASE_LIBS)
-# It gives every reader rows that the product does not have.
+# They give every reader rows that the product does not have.
 $(OBJ)/tests/sim/test_optimizers: WRAPPED = -Wl,--wrap=optimizer_row
+$(OBJ)/tests/cli/test_planted_option: WRAPPED = -Wl,--wrap=job_option_at
 
 # <cub/...> is tests/cuda/cub's.
 EMULATED_CPPFLAGS = -I. -Itests/cuda

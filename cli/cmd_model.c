@@ -15,11 +15,6 @@
 
 static const struct opt rows[] = {
     {.name = "list", .type = OPT_FLAG, .help = "list the bundled models"},
-    {.name = "optimizer",
-     .type = OPT_CHOICE,
-     .choices = optimizer_names,
-     .dflt = "muon",
-     .help = "of the matrices, beside adamw for the tail; elementwise ones: of all tensors"},
     {.name = "tensors", .type = OPT_FLAG, .help = "every tensor instead of one row for equal ones"},
     {.name = "ops", .type = OPT_FLAG, .help = "also the operations of each class of units"},
     {.name = "seq-len",
@@ -29,13 +24,6 @@ static const struct opt rows[] = {
      .max = 1u << 30,
      .dflt_note = "4096, or the model's learned positions when fewer",
      .help = "of a sequence; sizes the learned positions of mlp=gelu"},
-    {.name = "target-len",
-     .type = OPT_COUNT,
-     .meta = "TOKENS",
-     .min = 1,
-     .max = 1u << 30,
-     .dflt_note = "as seq-len",
-     .help = "of the decoder beside an encoder, for --ops"},
     {.name = "micro-batch",
      .type = OPT_COUNT,
      .meta = "SEQUENCES",
@@ -43,9 +31,11 @@ static const struct opt rows[] = {
      .max = 1u << 20,
      .dflt = "1",
      .help = "sequences a rank computes at once, for --ops"},
-    MODEL_OPTION_ROWS,
     COMMAND_OUTPUT_ROWS,
 };
+
+static const char *const job_rows[] = {"optimizer", "target-len", "split-fused",   "as",
+                                       "mtp",       "names",      "also-matrices", NULL};
 
 struct view {
     struct model m;
@@ -550,6 +540,7 @@ int cmd_model(int argc, char **argv, struct err *e)
             "A file or folder called like a bundled model comes before it.\n\n",
         .rows = rows,
         .n_rows = sizeof(rows) / sizeof(rows[0]),
+        .job_options = job_rows,
         .run = run,
         .bundled = "models",
         .list = list,

@@ -37,12 +37,12 @@ static const struct opt rows[] = {
 /* With a plan file only what does not change the plan may be said beside it. */
 static int only_plan(const struct opts *o, struct err *e)
 {
-    for (size_t i = 0; i < setup_options_n; i++)
-        if (opts_get(o, setup_options[i].name)->set && strcmp(setup_options[i].name, "cluster"))
+    const struct job_option *row;
+
+    for (size_t i = 0; (row = job_option_at(i)); i++)
+        if (opts_get(o, row->opt.name)->set && strcmp(row->opt.name, "cluster"))
             return err_set(e, ERR_USAGE, "--%s beside --plan: the plan file says it already",
-                           setup_options[i].name);
-    if (opts_get(o, "layout")->set)
-        return err_set(e, ERR_USAGE, "--layout beside --plan: the plan file says it already");
+                           row->opt.name);
     return 0;
 }
 

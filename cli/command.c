@@ -44,7 +44,7 @@ int command_run(const struct command_frame *f, int argc, char **argv, struct err
     int status;
 
     opts_init(&o);
-    opts_add(&o, "Job options", setup_options, setup_options_n);
+    job_options_add(&o);
     opts_add(&o, "Options", f->rows, f->n_rows);
     if (opts_wants_help(argc - 1, argv + 1)) {
         fputs(f->usage, stdout);
@@ -113,6 +113,8 @@ int command_plain(const struct plain_command *c, int argc, char **argv, struct e
 
     opts_init(&o);
     opts_add(&o, "Options", c->rows, c->n_rows);
+    for (size_t i = 0; c->job_options && c->job_options[i]; i++)
+        opts_add(&o, i ? NULL : "Job options", &job_option(c->job_options[i])->opt, 1);
     if (opts_wants_help(argc - 1, argv + 1)) {
         fputs(c->usage, stdout);
         opts_help(stdout, &o);

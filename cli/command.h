@@ -25,6 +25,8 @@ struct plain_command {
     const char *usage;
     const struct opt *rows;
     size_t n_rows;
+    const char *const
+        *job_options; /* options of a job that it takes too, NULL at the end; or NULL */
     /* Fills `out`. Returns 0, 1 or -1. */
     int (*run)(const struct opts *o, struct arena *a, int argc, char **argv, struct strbuf *out,
                struct err *e);

@@ -4,7 +4,7 @@
 #include "core/version.h"
 #include "model/plan/model_load.h"
 #include "model/plan/optimizers.h"
-#include "model/plan/plan_json.h"
+#include "model/plan/job_options.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -78,22 +78,23 @@ static const char *seen_from(const char *from, const char *to, struct arena *a, 
 
 /* ---- rows ---- */
 
-static void add_job(cJSON *to, const struct job *j)
+/* What exec runs of the job, where the row does not say it itself. */
+static void add_job(cJSON *row, const struct plan *plan)
 {
-    json_add_u64(to, "ns_steps", j->ns_steps);
-    json_add_u64(to, "seq_len", j->seq_len);
-    json_add_u64(to, "micro_batch", j->micro_batch);
-    json_add_u64(to, "grad_accum", j->grad_accum);
-    json_add_str(to, "param_dtype", dtype_name(j->param_dtype));
-    json_add_str(to, "grad_dtype", dtype_name(j->grad_dtype));
-    json_add_str(to, "state_dtype", dtype_name(j->state_dtype));
-    json_add_bool(to, "master_weights", j->master_weights);
-    json_add_str(to, "recompute", plan_recomputes[j->recompute]);
-    json_add_str(to, "gather", coll_algo_name(j->gather == ALGO_AUTO ? ALGO_RING : j->gather));
-    json_add_u64(to, "prefetch", j->prefetch);
-    json_add_u64(to, "bucket", j->bucket_bytes);
-    json_add_str(to, "planner", j->planner);
-    json_add_str(to, "objective", j->objective);
+    cJSON *job = json_new_object();
+    const struct job_option *o;
+    struct plan ran = *plan;
+
+    for (size_t i = 0; (o = job_option_at(i)); i++) {
+        bool no_value = o->opt.min && !job_option_get(o, &ran.job) && o->field != FIELD_TEXT;
+
+        if (!o->exec || no_value || cJSON_HasObjectItem(row, job_option_key(o).s))
+            continue;
+        if (o->exec_as && !job_option_get(o, &ran.job))
+            job_option_put(o, &ran.job, o->exec_as);
+        plan_add_option(job, &ran, o);
+    }
+    json_add_tree(row, "job", job);
 }
 
 struct row {
@@ -116,7 +117,7 @@ static void add_row(cJSON *rows, const struct row *x, const char *metric, double
     json_add_str(o, "layout", p->layout_full);
     json_add_str(o, "optimizer", optimizer_name(p->job.optimizer));
     json_add_bool(o, "serial", x->m->serial);
-    add_job(json_add_object(o, "job"), &p->job);
+    add_job(o, p);
     json_add_str(o, "metric", metric);
     json_add_double(o, "value", value);
     json_add_str(o, "source", x->source);

@@ -1,8 +1,8 @@
 #include "cli/model_opts.h"
 
-#include <string.h>
+#include "model/plan/job_options.h"
 
-const char *const model_opts_roles[] = {"embedding", "position", "head", "router", NULL};
+#include <string.h>
 
 static int read_roles(const struct opts *o, uint32_t *roles, struct err *e)
 {
@@ -10,8 +10,8 @@ static int read_roles(const struct opts *o, uint32_t *roles, struct err *e)
     const struct opt_val *v = opts_get(o, "also-matrices");
 
     for (size_t i = 0; i < v->n_list; i++)
-        for (size_t k = 0; model_opts_roles[k]; k++) {
-            if (v->list[i] != model_opts_roles[k])
+        for (size_t k = 0; job_matrix_roles[k]; k++) {
+            if (v->list[i] != job_matrix_roles[k])
                 continue;
             if (*roles >> of[k] & 1)
                 return err_set(e, opts_fault(o, "also-matrices"), "%s names %s twice",

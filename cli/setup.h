@@ -2,13 +2,9 @@
 #ifndef BALLAST_CLI_SETUP_H
 #define BALLAST_CLI_SETUP_H
 
-#include "core/opts.h"
+#include "model/plan/job_options.h"
 #include "model/plan/plan.h"
 #include "sim/sim.h"
-
-/* The job options of docs/CLI.md: one table for all commands. */
-extern const struct opt setup_options[];
-extern const size_t setup_options_n;
 
 struct setup {
     const struct opts *opts;

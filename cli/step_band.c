@@ -5,8 +5,7 @@
 #include "core/strbuf.h"
 #include "layouts/layout.h"
 #include "model/cluster/bundled.h"
-#include "model/plan/optimizers.h"
-#include "model/plan/plan_json.h"
+#include "model/plan/job_options.h"
 
 #include <math.h>
 #include <string.h>
@@ -80,7 +79,7 @@ static const struct covering {
 
 /* ---- a job as values that can be compared ---- */
 
-static const char CLUSTER[] = "cluster";
+static const char CLUSTER[] = "cluster", PARAMETERS[] = "parameters";
 
 /* What a cluster is made of, without its name, its size and where its numbers come from. */
 static void describe(const struct cluster *c, struct strbuf *text)
@@ -120,46 +119,33 @@ static void add_parts(cJSON *to, const struct model *m)
     json_add_bool(to, "head", model_has_head(m));
 }
 
+/* What options come to (`seen`), or the values of those that have a use. */
+static void add_options(cJSON *to, const struct plan *plan, bool seen)
+{
+    const struct job_use use =
+        layout_use(layout_find(plan->layout), plan->strategy, &plan->job, &plan->model);
+
+    const struct job_option *o;
+
+    for (size_t i = 0; (o = job_option_at(i)); i++) {
+        if (o->band == BAND_BESIDE || !o->seen == seen)
+            continue;
+        if (seen)
+            o->seen(plan, to, job_option_key(o).s);
+        else if (!*job_option_unused(o, &use).s)
+            plan_add_option(to, plan, o);
+    }
+}
+
 /* The job as resolved: what an option that is not given becomes, and one value for two words that mean the same. */
 static cJSON *values_of(const struct plan *plan)
 {
-    /* Deleted: said by other values (layout_full, gpus and the cluster; the mesh is checked against the layout), or of no
-     * effect on times. */
-    static const char *const said[] = {"layout", "nodes", "mesh", "price"};
-    static const char *const of_owners[] = {"gather", "planner", "objective"};
-    static const char *const of_newton_schulz[] = {"ns_steps", "ns_kernels", "ns_batch"};
-    const struct job *j = &plan->job;
-    cJSON *o = json_new_object(), *job;
+    cJSON *job = json_new_object();
     struct strbuf cluster;
 
-    plan_add_job(o, plan);
-    job = cJSON_DetachItemFromObject(o, "job");
-    json_free(o);
-    for (size_t i = 0; i < sizeof(said) / sizeof(said[0]); i++)
-        cJSON_DeleteItemFromObject(job, said[i]);
-    for (int i = 0; i < 3; i++) {
-        if (plan->strategy != STRATEGY_OWNER || !optimizer_row(j->optimizer)->matrices)
-            cJSON_DeleteItemFromObject(job, of_owners[i]);
-        if (!optimizer_row(j->optimizer)->newton_schulz)
-            cJSON_DeleteItemFromObject(job, of_newton_schulz[i]);
-    }
-    cJSON_DeleteItemFromObject(job, "attention");
-    json_add_str(job, "attention",
-                 job_unfused_attention(j, &plan->model) ? "unfused" : "one kernel");
-    cJSON_DeleteItemFromObject(job, "loss");
-    json_add_str(job, "loss",
-                 j->loss == LOSS_FUSED ? "fused"
-                 : job_eager_loss(j)   ? "eager"
-                                       : "the framework's");
-    cJSON_DeleteItemFromObject(job, "overlap_reduce");
-    json_add_bool(job, "overlap_reduce", !job_reduces_after(j));
-    if (j->grad_accum == 1) /* every micro-batch is the last */
-        cJSON_DeleteItemFromObject(job, "grad_sync");
-    if (j->shard_group == 0 || j->shard_group == j->gpus) {
-        cJSON_DeleteItemFromObject(job, "shard_group");
-        json_add_str(job, "shard_group", "all");
-    }
-    json_add_u64(job, "parameters", plan->model.total_params);
+    add_options(job, plan, false);
+    add_options(job, plan, true);
+    json_add_u64(job, PARAMETERS, plan->model.total_params);
     json_add_u64(job, "also_matrices", plan->model.also_matrices);
     add_parts(job, &plan->model);
     strbuf_init(&cluster);
@@ -172,13 +158,12 @@ static cJSON *values_of(const struct plan *plan)
 /* Sizes, between whose smallest and largest a prediction interpolates; of everything else the very value must be there. */
 static bool interpolates(const char *key)
 {
-    static const char *const sizes[] = {"gpus",       "seq_len", "micro_batch",
-                                        "grad_accum", "bucket",  "parameters"};
+    const struct job_option *o;
 
-    for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++)
-        if (!strcmp(key, sizes[i]))
+    for (size_t i = 0; (o = job_option_at(i)); i++)
+        if (o->band == BAND_BETWEEN && !strcmp(job_option_key(o).s, key))
             return true;
-    return false;
+    return !strcmp(key, PARAMETERS);
 }
 
 /* ---- what a set covers ---- */

@@ -64,15 +64,19 @@ static bool is_default(const struct opt *o, const struct opt_val *v, const struc
 /* What the row's job says, but for the cluster and its size. */
 static void list_options(const struct opts *o, struct step_row *m, struct arena *a)
 {
+    const struct job_option *option;
     struct opts plain;
 
     opts_init(&plain);
-    opts_add(&plain, NULL, setup_options, setup_options_n);
-    m->options = ARENA_NEW(a, const char *, setup_options_n);
-    for (size_t i = 0; i < setup_options_n; i++) {
-        const struct opt *row = &setup_options[i];
-        const struct opt_val *v = opts_get(o, row->name);
+    job_options_add(&plain);
+    m->options = ARENA_NEW(a, const char *, plain.n);
+    for (size_t i = 0; (option = job_option_at(i)); i++) {
+        const struct opt *row = &option->opt;
+        const struct opt_val *v;
 
+        if (option->of_command)
+            continue;
+        v = opts_get(o, row->name);
         if (v->set == OPT_FROM_JSON && !is_default(row, v, opts_get(&plain, row->name)))
             m->options[m->n_options++] = row->type == OPT_FLAG
                                              ? arena_printf(a, "--%s", row->name)
@@ -93,7 +97,7 @@ int step_row_with_setup(const struct json_at *at, struct step_row *m, struct are
     int status = 0;
 
     opts_init(&o);
-    opts_add(&o, NULL, setup_options, setup_options_n);
+    job_options_add(&o);
     if (json_opt(at, "job", &job) && opts_apply_json(&o, &job, e)) {
         opts_release(&o);
         return -1; /* which says where */

@@ -1,6 +1,7 @@
 #include "exec/run.h"
 
 #include "core/num.h"
+#include "model/plan/job_options.h"
 #include "model/plan/optimizers.h"
 
 #include <string.h>
@@ -430,28 +431,17 @@ static void make_groups(struct exec_run *r)
 
 int exec_job(const struct job *j, struct err *e)
 {
-    const char *what = j->attention == ATTENTION_UNFUSED ? "attention unfused"
-                       : j->loss != LOSS_AUTO            ? "a loss other than auto"
-                       : j->adamw != ADAMW_FUSED         ? "adamw other than fused"
-                       : j->ns_batch                     ? "ns_batch"
-                       : j->ns_symmetric                 ? "ns_kernels symmetric"
-                       : j->cuda_graphs                  ? "cuda_graphs"
-                       : j->fp8                          ? "fp8"
-                       : j->overlap_refresh              ? "overlap_refresh"
-                                                         : NULL;
+    const struct job_option *o;
 
     if (!run_implements(j->optimizer))
         return err_set(
             e, ERR_UNSUPPORTED,
             "exec does not run %s: it is there for predictions, with plan, sim and compare",
             optimizer_name(j->optimizer));
-    if (what)
-        return err_set(e, ERR_UNSUPPORTED,
-                       "the plan's job has %s: exec runs fused attention, a loss in fp32, a fused "
-                       "AdamW and whole products of 16 or 32 bits, launches one by one, and "
-                       "refreshes at a step's end",
-                       what);
-    return 0;
+    o = job_not_run(j);
+    return o ? err_set(e, ERR_UNSUPPORTED, "the plan's job has %s, and exec runs only %s",
+                       job_option_show(o, j).s, job_option_run(o, j).s)
+             : 0;
 }
 
 static size_t reduced_bytes(const struct exec_run *r)

@@ -228,28 +228,28 @@ int layout_groups(const struct layout *l, const struct job *j, uint32_t gpus_per
     return 0;
 }
 
+struct job_use layout_use(const struct layout *l, enum strategy s, const struct job *j,
+                          const struct model *m)
+{
+    return (struct job_use){.job = j,
+                            .model = m,
+                            .strategy = s,
+                            .gathers_params = l->cut[PARAM],
+                            .has_buckets = layout_has_buckets(l, s),
+                            .refreshes = layout_refreshes(l),
+                            .may_sync_last = layout_may_sync_last(l),
+                            .one_rank = j->gpus == 1};
+}
+
 /* Options that this layout, optimizer or model has no use for: neutral. A job may be for several layouts. */
 static void drop_unused(struct plan *plan, const struct layout *l)
 {
-    const struct optimizer_row *row = optimizer_row(plan->job.optimizer),
-                               *rest = optimizer_row(optimizer_of_rest(plan->job.optimizer));
-    bool local = plan->strategy == STRATEGY_OWNER || plan->strategy == STRATEGY_REPLICATED;
-    struct job *j = &plan->job;
+    const struct job_use use = layout_use(l, plan->strategy, &plan->job, &plan->model);
+    const struct job_option *o;
 
-    if (j->gpus == 1)
-        j->overlap_reduce = OVERLAP_AUTO;
-    j->overlap_refresh &= layout_refreshes(l);
-    j->sync_last &= layout_may_sync_last(l);
-    j->reshard_never &= l->cut[PARAM];
-    j->ns_symmetric &= row->newton_schulz && plan->strategy != STRATEGY_STOCK;
-    if (!row->newton_schulz || !local)
-        j->ns_batch = 0;
-    if (!rest->each.operations)
-        j->adamw = ADAMW_FUSED;
-    if (!model_has_head(&plan->model))
-        j->loss = LOSS_AUTO;
-    if (!model_has_attention(&plan->model))
-        j->attention = ATTENTION_AUTO;
+    for (size_t i = 0; (o = job_option_at(i)); i++)
+        if (*job_option_unused(o, &use).s)
+            job_option_make_neutral(o, &plan->job);
 }
 
 int layout_place(struct plan *plan, struct arena *a, struct err *e)

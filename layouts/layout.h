@@ -6,6 +6,7 @@
 #ifndef BALLAST_LAYOUTS_LAYOUT_H
 #define BALLAST_LAYOUTS_LAYOUT_H
 
+#include "model/plan/job_options.h"
 #include "model/plan/placement.h"
 #include "model/program/program.h"
 
@@ -51,6 +52,9 @@ bool layout_has_buckets(const struct layout *l, enum strategy s);
 bool layout_refreshes(const struct layout *l);
 /* Can gradients stay whole until the last micro-batch, where the layout cuts them? Not zero2's: then it were zero1. */
 bool layout_may_sync_last(const struct layout *l);
+/* What decides which options a job under this layout has a use for. Borrows j and m. */
+struct job_use layout_use(const struct layout *l, enum strategy s, const struct job *j,
+                          const struct model *m);
 /* The shard group that job.shard_group (0: as the layout has it) means for job.gpus ranks; 0: all. Errors: a group that does
  * not share out the ranks, or of a layout that has none. */
 int layout_groups(const struct layout *l, const struct job *j, uint32_t gpus_per_node,

@@ -309,45 +309,21 @@ static int check_solution(const struct plan *plan, struct err *e)
     return 0;
 }
 
-/* What the command line refuses of kernels. */
-static int check_kernels(const struct plan *plan, struct err *e)
+/* What contradicts itself, as the command line refuses it; and what layout_place() made neutral. */
+static int check_options(const struct plan *plan, const struct plan *want, struct err *e)
 {
-    const struct job *j = &plan->job;
+    const struct job_option *o;
 
-    if (j->fp8 && plan->cluster.device.fp8_share <= 0)
-        return err_set(e, ERR_INVALID, "job.fp8 is true, but '%.60s' has no fp8 (device.fp8_share)",
-                       plan->cluster.device.name);
-    if (j->fp8 && j->param_dtype == DTYPE_FP32)
-        return err_set(e, ERR_INVALID,
-                       "job.fp8 is true, but job.param_dtype is fp32, expected bf16 or fp16");
-    if (j->overlap_reduce == OVERLAP_YES && framework_row(j->framework)->waits)
-        return err_set(e, ERR_INVALID,
-                       "job.overlap_reduce is yes, but '%s' waits for every reduction",
-                       framework_name(j->framework));
-    return 0;
-}
-
-/* What layout_place() made neutral. */
-static int check_used(const struct plan *plan, const struct plan *want, struct err *e)
-{
-    const struct job *j = &plan->job, *w = &want->job;
-    const char *what = j->overlap_refresh != w->overlap_refresh ? "overlap_refresh"
-                       : j->overlap_reduce != w->overlap_reduce ? "overlap_reduce"
-                       : j->sync_last != w->sync_last           ? "grad_sync last"
-                       : j->reshard_never != w->reshard_never   ? "reshard never"
-                       : j->ns_symmetric != w->ns_symmetric     ? "ns_kernels symmetric"
-                       : j->ns_batch != w->ns_batch             ? "ns_batch"
-                       : j->adamw != w->adamw                   ? "adamw"
-                       : j->loss != w->loss                     ? "loss"
-                       : j->attention != w->attention           ? "attention"
-                                                                : NULL;
-
-    if (what)
-        return err_set(
-            e, ERR_INVALID,
-            "job has %s, which has no effect on layout '%s' with %s and this model on %" PRIu32
-            " GPUs",
-            what, want->layout_full, optimizer_name(j->optimizer), j->gpus);
+    if (plan_check_job(plan, e))
+        return -1;
+    for (size_t i = 0; (o = job_option_at(i)); i++)
+        if (!job_option_same(o, &plan->job, &want->job))
+            return err_set(
+                e, ERR_INVALID,
+                "job has %s, which has no effect on layout '%s' with %s and this model on %" PRIu32
+                " GPUs",
+                job_option_show(o, &plan->job).s, want->layout_full,
+                optimizer_name(plan->job.optimizer), plan->job.gpus);
     return 0;
 }
 
@@ -358,7 +334,7 @@ int layout_check(const struct plan *plan, struct err *e)
     int status = -1;
 
     arena_init(&a);
-    if (layout_place(&want, &a, e) || check_kernels(plan, e))
+    if (layout_place(&want, &a, e))
         goto out;
     if (strcmp(plan->layout, want.layout) != 0 ||
         strcmp(plan->layout_full, want.layout_full) != 0 || plan->strategy != want.strategy) {
@@ -373,7 +349,7 @@ int layout_check(const struct plan *plan, struct err *e)
                 plan->job.shard_group, want.layout_full, want.job.shard_group);
         goto out;
     }
-    if (check_used(plan, &want, e) ||
+    if (check_options(plan, &want, e) ||
         check_factor("p", plan->factor[PARAM], want.factor[PARAM], want.layout_full, e) ||
         check_factor("g", plan->factor[GRAD], want.factor[GRAD], want.layout_full, e) ||
         check_factor("os", plan->factor[STATE], want.factor[STATE], want.layout_full, e) ||

@@ -29,31 +29,10 @@
 
 #include "core/err.h"
 #include "core/mem.h"
+#include "model/plan/assign_names.h"
 
 #include <stdbool.h>
 #include <stdint.h>
-
-/* method, name on the command line, one line of help */
-#define ASSIGN_METHODS(X)                                                                          \
-    X(ASSIGN_ROUND_ROBIN, "round-robin", "matrix i to rank i mod W, in parameter order")           \
-    X(ASSIGN_LPT_NUMEL, "lpt-numel", "longest processing time first, by elements")                 \
-    X(ASSIGN_ROLE_GREEDY, "role-greedy", "MatrixFSDP: greedy by elements, unit after unit")        \
-    X(ASSIGN_SCOPE_GREEDY, "scope-greedy", "MatrixFSDP: greedy by elements, all units at once")    \
-    X(ASSIGN_LPT_FLOPS, "lpt-flops", "longest processing time first, by optimizer FLOPs")          \
-    X(ASSIGN_MEGATRON, "megatron", "Megatron layer-wise: greedy by max*min^2, capped per unit")    \
-    X(ASSIGN_ILP, "ilp", "pattern ILP on GLPK, with a proven bound")
-
-#define ASSIGN_ENUM(method, name, help) method,
-enum assign_method { ASSIGN_METHODS(ASSIGN_ENUM) ASSIGN_N_METHODS };
-#undef ASSIGN_ENUM
-
-/* What to minimise, in order; each is a maximum over ranks (fanout: also over units). */
-enum assign_objective {
-    ASSIGN_FLOPS, /* optimizer FLOPs of a rank */
-    ASSIGN_BYTES, /* resident bytes of a rank */
-    ASSIGN_FANOUT, /* bytes that one rank owns of one unit: what it has to send when the unit is gathered */
-    ASSIGN_TIME, /* `time_of`, e.g. a simulated step */
-};
 
 struct assign_item {
     uint64_t flops; /* optimizer work of one step */

@@ -8,21 +8,13 @@
 #include <math.h>
 #include <string.h>
 
-const char *const planner_objective_names[] = {"flops", "bytes", "fanout", "time", NULL};
-
-static const char *const method_names[] = {
-#define X(method, name, help) name,
-    ASSIGN_METHODS(X)
-#undef X
-        NULL};
-
 int planner_method(const char *name, enum assign_method *m, struct err *e)
 {
-    int i = suggest_index(name, method_names);
+    int i = suggest_index(name, assign_method_names);
 
     if (i < 0)
         return err_set(e, ERR_UNKNOWN, "unknown planner '%s'%s", name,
-                       suggest(name, method_names, suggest_count(method_names)).s);
+                       suggest(name, assign_method_names, suggest_count(assign_method_names)).s);
     *m = (enum assign_method)i;
     return 0;
 }
@@ -38,12 +30,12 @@ int planner_objectives(const char *text, enum assign_objective *order, uint32_t 
         int i;
 
         snprintf(word, sizeof(word), "%.*s", (int)len, at);
-        i = suggest_index(word, planner_objective_names);
+        i = suggest_index(word, assign_objective_names);
         if (i < 0)
             return err_set(
                 e, ERR_UNKNOWN,
                 "objective '%s': unknown '%s'%s; expected flops, bytes, fanout, time", text, word,
-                suggest(word, planner_objective_names, suggest_count(planner_objective_names)).s);
+                suggest(word, assign_objective_names, suggest_count(assign_objective_names)).s);
         for (uint32_t k = 0; k < *n; k++)
             if (order[k] == (enum assign_objective)i)
                 return err_set(e, ERR_INVALID, "objective '%s' names %s twice", text, word);

@@ -22,7 +22,6 @@ int planner_plan(struct plan *plan, const struct planner_time *time, struct aren
                  struct err *e);
 
 /* Parse "flops,bytes" into an order; unknown or repeated names are refused. */
-extern const char *const planner_objective_names[]; /* NULL-terminated, in the order of the enum */
 int planner_objectives(const char *text, enum assign_objective *order, uint32_t *n, struct err *e);
 int planner_method(const char *name, enum assign_method *m, struct err *e);
 

@@ -6,8 +6,8 @@ name=$1 folder=$2
 version=$("$folder/ballast" --version) || exit 1
 version=${version#ballast }
 
-# Help text to roff: paragraphs and usage lines, headings, options with their text joined. -v skip: a heading whose
-# options stand elsewhere, -v instead: the line that says where.
+# Help text to roff: paragraphs and usage lines, headings, options with their text joined. -v skip: how the headings begin
+# whose options stand elsewhere, -v instead: the line that says where.
 help_to_roff() {
     awk -v skip="$1" -v instead="$2" '
     function plain(s) {
@@ -22,11 +22,14 @@ help_to_roff() {
             printf ".TP\n.B %s\n%s\n", plain(option), text == "" ? "\\&" : plain(text)
         option = text = ""
     }
-    /^[A-Z][A-Za-z ]*:$/ {
+    /^[A-Z][A-Za-z, ]*:$/ {
         flush()
         options = 1
-        skipping = $0 == skip ":"
-        printf ".PP\n%s\n", skipping ? plain(instead) : plain($0)
+        skipping = skip != "" && index($0, skip) == 1
+        if (sub(/^Job options, /, ""))
+            $0 = toupper(substr($0, 1, 1)) substr($0, 2)
+        if (!skipping || !said++)
+            printf ".PP\n%s\n", skipping ? plain(instead) : plain($0)
         next
     }
     options && /^ (     | -[A-Za-z], )--/ {
@@ -94,11 +97,12 @@ END
     echo 'Any other word starts a program ballast\-WORD, beside ballast or in PATH.'
     echo '.SH "JOB OPTIONS"'
     echo 'Of plan, sim, compare and recommend; also the keys of a job file (\-\-job), with underscores.'
-    "$folder/ballast" compare --help | sed -n '/^Job options:/,/^$/p' | help_to_roff '' ''
+    "$folder/ballast" compare --help | sed -n '/^Job options, /,/^Options:/{/^Options:/!p;}' |
+        help_to_roff '' ''
     for c in $("$folder/ballast" --help | awk '/^commands:/ { on = 1; next } on && /^  [a-z]/ { print $1; next } on { exit }'); do
         case $c in exec | calibrate) continue ;; esac
         printf '.SH "BALLAST %s"\n' "$(echo "$c" | tr a-z A-Z)"
-        "$folder/ballast" "$c" --help | help_to_roff 'Job options' 'Job options: see above.'
+        "$folder/ballast" "$c" --help | help_to_roff 'Job options, ' 'Job options: see above.'
     done
     footer
     cat <<'END'

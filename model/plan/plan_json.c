@@ -9,19 +9,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#define X(v, name, bits) name,
-const char *const plan_dtypes[] = {DTYPES(X) NULL};
-#undef X
 #define X(v, name) name,
 const char *const plan_roles[] = {TENSOR_ROLES(X) NULL};
-const char *const plan_frameworks[] = {FRAMEWORKS(X) NULL};
-const char *const plan_attentions[] = {ATTENTIONS(X) NULL};
-const char *const plan_losses[] = {LOSSES(X) NULL};
-const char *const plan_overlaps[] = {OVERLAPS(X) NULL};
-const char *const plan_adamw[] = {ADAMW_KERNELS(X) NULL};
-#undef X
-#define X(v, name) #name,
-const char *const plan_algos[] = {"auto", SEGMENT_ALGOS(X) "framework", NULL};
 #undef X
 #define X(v, name) (v) == STRATEGY_REPLICATED ? "replicated" : (name),
 const char *const plan_strategies[] = {STRATEGIES(X) NULL};
@@ -94,10 +83,6 @@ const char *const plan_slots[] = {[SLOT_OTHER] = "other",
                                   [SLOT_NEXT] = "next",
                                   [SLOT_N] = NULL};
 const char *const plan_rules[] = {"replicated", "chunk", "flat", "owner", NULL};
-const char *const plan_grad_syncs[] = {"every", "last", NULL};
-const char *const plan_reshards[] = {"always", "never", NULL};
-const char *const plan_ns_kernels[] = {"gemm", "symmetric", NULL};
-const char *const plan_recomputes[] = {"none", "selective", "full", NULL};
 const char *const plan_unit_kinds[] = {"embed", "layer", "head", "bridge", NULL};
 const char *const plan_stacks[] = {"only", "encoder", "decoder", NULL};
 const char *const plan_norms[] = {"rmsnorm", "layernorm", NULL};
@@ -107,51 +92,6 @@ const char *const plan_mixers[] = {"attention", "mla", "delta", "mamba2", "none"
 const char *const plan_columns[] = {"name",  "unit",          "role",      "slot",
                                     "bias",  "expert",        "optimizer", "rule",
                                     "owner", "rows_per_rank", "offset",    "shape"};
-
-const char *place_rule_name(enum place_rule r)
-{
-    return plan_rules[r];
-}
-
-enum optimizer plan_optimizer_of(const struct plan *p, const struct tensor *t)
-{
-    return tensor_is_matrix(t) ? p->job.optimizer : optimizer_of_rest(p->job.optimizer);
-}
-
-uint64_t plan_flat_slice(const struct plan *p)
-{
-    for (uint32_t i = 0; i < p->model.n_tensors; i++)
-        if (p->place[i].rule == PLACE_FLAT)
-            return placement_slice(p, STATE);
-    return 0;
-}
-
-void plan_segments(const struct plan *p, uint32_t u,
-                   void (*fn)(void *ctx, uint32_t rank, uint64_t offset, uint64_t bytes), void *ctx)
-{
-    const struct unit *unit = &p->model.units[u];
-    uint64_t offset = 0, bytes = 0;
-    uint32_t rank = 0;
-
-    for (uint32_t i = unit->first; i < unit->first + unit->n; i++) {
-        const struct placement *at = &p->place[i];
-        uint64_t more = dtype_bytes(p->job.param_dtype, p->model.tensors[i].numel);
-
-        if (at->rule != PLACE_OWNER)
-            continue;
-        if (bytes && at->owner == rank && at->offset == offset + bytes) {
-            bytes += more;
-            continue;
-        }
-        if (bytes)
-            fn(ctx, rank, offset, bytes);
-        rank = at->owner;
-        offset = at->offset;
-        bytes = more;
-    }
-    if (bytes)
-        fn(ctx, rank, offset, bytes);
-}
 
 /* ---- pieces ---- */
 
@@ -189,63 +129,6 @@ static void add_factor(cJSON *to, const char *key, struct factor f)
 
     json_add_u64(pair, NULL, f.in_node);
     json_add_u64(pair, NULL, f.nodes);
-}
-
-bool plan_gathers_as_framework(const struct plan *p)
-{
-    return p->job.gather_as_framework && plan_sends_updates(p);
-}
-
-bool plan_sends_updates(const struct plan *p)
-{
-    return p->strategy == STRATEGY_OWNER && placement_parts(p, PARAM) == 1 &&
-           placement_parts(p, STATE) > 1;
-}
-
-void plan_add_job(cJSON *to, const struct plan *p)
-{
-    const struct job *j = &p->job;
-    cJSON *o = json_add_object(to, "job");
-
-    json_add_u64(o, "nodes", j->nodes);
-    json_add_u64(o, "gpus", j->gpus);
-    json_add_str(o, "layout", j->layout);
-    json_add_str(o, "optimizer", optimizer_name(j->optimizer));
-    json_add_u64(o, "ns_steps", j->ns_steps);
-    json_add_u64(o, "seq_len", j->seq_len);
-    if (j->target_len)
-        json_add_u64(o, "target_len", j->target_len);
-    json_add_u64(o, "micro_batch", j->micro_batch);
-    json_add_u64(o, "grad_accum", j->grad_accum);
-    json_add_str(o, "param_dtype", dtype_name(j->param_dtype));
-    json_add_str(o, "grad_dtype", dtype_name(j->grad_dtype));
-    json_add_str(o, "state_dtype", dtype_name(j->state_dtype));
-    json_add_bool(o, "master_weights", j->master_weights);
-    json_add_str(o, "recompute", plan_recomputes[j->recompute]);
-    json_add_str(o, "gather",
-                 plan_gathers_as_framework(p) ? plan_algos[ALGO_N] : coll_algo_name(j->gather));
-    json_add_u64(o, "prefetch", j->prefetch);
-    json_add_u64(o, "bucket", j->bucket_bytes);
-    json_add_str(o, "planner", j->planner);
-    json_add_str(o, "objective", j->objective);
-    json_add_str(o, "mesh", j->mesh);
-    json_add_u64(o, "shard_group", j->shard_group);
-    json_add_u64(o, "tp", j->tp);
-    json_add_u64(o, "pp", j->pp);
-    json_add_u64(o, "ep", j->ep);
-    json_add_str(o, "framework", framework_name(j->framework));
-    json_add_str(o, "attention", plan_attentions[j->attention]);
-    json_add_str(o, "loss", plan_losses[j->loss]);
-    json_add_str(o, "adamw", plan_adamw[j->adamw]);
-    json_add_u64(o, "ns_batch", j->ns_batch);
-    json_add_str(o, "ns_kernels", plan_ns_kernels[j->ns_symmetric]);
-    json_add_bool(o, "cuda_graphs", j->cuda_graphs);
-    json_add_bool(o, "fp8", j->fp8);
-    json_add_str(o, "overlap_reduce", plan_overlaps[j->overlap_reduce]);
-    json_add_bool(o, "overlap_refresh", j->overlap_refresh);
-    json_add_str(o, "grad_sync", plan_grad_syncs[j->sync_last]);
-    json_add_str(o, "reshard", plan_reshards[j->reshard_never]);
-    json_add_double(o, "price", j->price_per_gpu_hour);
 }
 
 static void add_size(cJSON *to, const char *key, uint64_t v)

@@ -9,21 +9,10 @@
 enum { PLAN_VERSION = 1, PLAN_COLUMNS = 12 };
 
 /* NULL-terminated, indexed by the enum. */
-extern const char *const plan_dtypes[];
 extern const char *const plan_roles[];
 extern const char *const plan_slots[];
 extern const char *const plan_rules[];
 extern const char *const plan_strategies[];
-extern const char *const plan_algos[];
-extern const char *const plan_frameworks[];
-extern const char *const plan_attentions[];
-extern const char *const plan_losses[];
-extern const char *const plan_overlaps[];
-extern const char *const plan_adamw[];
-extern const char *const plan_ns_kernels[];
-extern const char *const plan_grad_syncs[];
-extern const char *const plan_reshards[];
-extern const char *const plan_recomputes[];
 extern const char *const plan_unit_kinds[];
 extern const char *const plan_stacks[];
 extern const char *const plan_norms[];

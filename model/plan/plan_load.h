@@ -50,6 +50,8 @@ int plan_text(struct plan_reader *r, const struct json_at *at, const char *key, 
 /* Fills r->p->model and t (t->classes is the caller's to free, after an error too). */
 int plan_read_model(struct plan_reader *r, const struct json_at *top, struct plan_tables *t);
 int plan_check_columns(const struct plan_reader *r, const struct json_at *top);
+/* plan_job.c: the job, first of all. */
+int plan_read_job(struct plan_reader *r, const struct json_at *top);
 /* Before the model: layout, strategy, world, mesh. */
 int plan_read_layout(struct plan_reader *r, const struct json_at *top);
 /* After it: offsets of tensors and segments of units are what placement says. */

@@ -82,7 +82,7 @@ static struct found try(const struct base *b, const char *option, const char *va
     int status = 0;
 
     opts_init(&o);
-    opts_add(&o, NULL, setup_options, setup_options_n);
+    job_options_add(&o);
     for (int i = 0; i < 12 && b->given[i][0]; i++)
         ck_assert_int_eq(opts_set(&o, b->given[i][0], b->given[i][1], OPT_FROM_CLI, &e), 0);
     if (option)
@@ -130,14 +130,13 @@ static const char *const far_values[][2] = {
     {"grad-accum", "512"},   {"prefetch", "4"},        {"bucket", "8GiB"},
     {"ns-steps", "9"},       {"objective", "bytes"},   {"shard-group", "4"},
     {"ns-batch", "1GiB"},    {"also-matrices", "head"}};
-/* Of no effect on a step's time, or said by other options: the price, the mesh that the layout has, positions in files. */
-static const char *const beside[] = {"price", "mesh",        "job",   "target-len", "tp", "pp",
-                                     "ep",    "split-fused", "names", "mtp",        "as"};
+/* Refused here, whatever the value. */
+static const char *const refused[] = {"target-len", "tp", "pp", "ep"};
 
-static bool is_beside(const char *name)
+static bool is_refused(const char *name)
 {
-    for (size_t i = 0; i < sizeof(beside) / sizeof(beside[0]); i++)
-        if (!strcmp(beside[i], name))
+    for (size_t i = 0; i < sizeof(refused) / sizeof(refused[0]); i++)
+        if (!strcmp(refused[i], name))
             return true;
     return false;
 }
@@ -174,13 +173,14 @@ static void must_lose_it(const struct base *b, const char *option, const char *v
 START_TEST(a_value_that_no_row_has_removes_the_band)
 {
     for (int i = 0; i < N_BASES; i++) {
+        const struct job_option *option;
         int tried = 0;
 
-        for (size_t n = 0; n < setup_options_n; n++) {
-            const struct opt *row = &setup_options[n];
-            bool any = row->choices != NULL || is_beside(row->name);
+        for (size_t n = 0; (option = job_option_at(n)); n++) {
+            const struct opt *row = &option->opt;
+            bool any = row->choices != NULL || option->band == BAND_BESIDE || is_refused(row->name);
 
-            for (int c = 0; row->choices && row->choices[c] && !is_beside(row->name); c++)
+            for (int c = 0; row->choices && row->choices[c]; c++)
                 must_lose_it(&bases[i], row->name, row->choices[c], &tried);
             for (size_t k = 0; k < sizeof(far_values) / sizeof(far_values[0]); k++)
                 if (!strcmp(far_values[k][0], row->name)) {

@@ -11,7 +11,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     struct err e;
 
     opts_init(&o);
-    opts_add(&o, NULL, setup_options, setup_options_n);
+    job_options_add(&o);
     if (json_parse(&j, "fuzz", (const char *)data, size, &e)) {
         BUG_ON(e.code == ERR_NONE || !*e.msg);
     } else {
