@@ -228,7 +228,7 @@ static void masters(const struct exec_run *x, const struct exec_run *ddp, struct
         return;
     b.mine = resident(x, x->p->known.master);
     b.theirs = resident(ddp, ddp->p->known.master);
-    find_largest(&b, ddp->held.parts);
+    find_largest(&b, ddp->held.parts[STATE]);
     for (uint32_t t = 0; t < x->p->model->n_tensors; t++) {
         struct distance s = {0};
 

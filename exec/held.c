@@ -49,9 +49,11 @@ void held_init(struct held *h, const struct plan *plan, const struct program *p,
         x->unit_at = t->at - plan->model.tensors[plan->model.units[t->unit].first].at;
         x->flat_at = t->at;
         x->state_at = h->states;
-        x->part_at = h->parts;
+        for (int c = 0; c < COMPONENT_N; c++) {
+            x->part_at[c] = h->parts[c];
+            h->parts[c] += placement_extent(plan, i, (enum component)c, rank).room;
+        }
         x->n_state = state_elements(plan, x, i);
         h->states += x->n_state;
-        h->parts += x->room;
     }
 }

@@ -16,14 +16,15 @@ struct held_tensor {
         state_at; /* element offset in the states buffer; AdamW has two runs of `room`, one after the other */
     uint64_t
         n_state; /* elements reserved there; a matrix of Shampoo's or SOAP's: all of its state, or 0 */
-    uint64_t part_at; /* element offset among the parts of all tensors, in their rooms */
-    uint64_t unit_at; /* element offset in its unit's buffer */
-    uint64_t flat_at; /* element offset in the concatenation of all tensors */
-    bool matrix;      /* updated by the matrix optimizer */
+    uint64_t
+        part_at[COMPONENT_N]; /* element offset among the parts of all tensors, in their rooms */
+    uint64_t unit_at;         /* element offset in its unit's buffer */
+    uint64_t flat_at;         /* element offset in the concatenation of all tensors */
+    bool matrix;              /* updated by the matrix optimizer */
 };
 struct held {
-    struct held_tensor *t;  /* [n_tensors], in arena */
-    uint64_t states, parts; /* elements in all */
+    struct held_tensor *t;               /* [n_tensors], in arena */
+    uint64_t states, parts[COMPONENT_N]; /* elements in all */
 };
 
 /* For one rank. State elements as layout_state_bytes() counts them: one a held element for Muon's matrices, two for AdamW;

@@ -1,4 +1,9 @@
-/* The program's collectives: what is packed from where, moved by exec/collective.h, and put where. */
+/* The program's collectives: what is packed from where, moved by exec/collective.h, and put where.
+ *
+ * A collective says from which cut of which tensors to which cut it leads, and in which buffers (struct moved); where a part
+ * is comes from model/plan/placement.h, where a tensor stands in a buffer from exec/tensors.c. An even collective moves a
+ * list for each rank: that rank's part of every tensor, one after another in the room that all parts have.
+ */
 #include "exec/run.h"
 
 #include "core/num.h"
@@ -55,67 +60,250 @@ static void run_parts(struct exec_run *r, const struct op *o, struct coll_call *
     mem_free(parts);
 }
 
-static enum coll_algo algorithm(const struct op *o)
+/* ---- lists of parts ---- */
+
+/* The finer of the two cuts: whose parts are on the lists. */
+static enum component finer(const struct exec_run *r, const struct moved *m)
 {
-    return o->coll.algo == ALGO_AUTO ? ALGO_RING : o->coll.algo;
+    return placement_parts(r->plan, m->from) > placement_parts(r->plan, m->to) ? m->from : m->to;
 }
 
-/* ---- chunks of rows: every tensor of a unit that is cut by rows, one after the other in each rank's part ---- */
-
-struct chunks {
-    uint64_t bytes; /* of one rank */
-    uint32_t unit;
-    size_t size; /* of an element */
+/* The tensors of an operation, in the order in which they are on lists: those from `first` on that travel(). */
+struct scope {
+    const struct op *o;
+    uint32_t first, n;
+    bool units; /* of one unit: the others travel with the unit's other operation */
+    bool
+        segments; /* those that owners or flat slices hold; else those that are cut by rows, or not at all */
 };
 
-static struct chunks chunks_of(struct exec_run *r, uint32_t unit, enum dtype d)
+static struct scope scope_of(const struct exec_run *r, const struct op *o, const struct instance *i)
 {
-    struct chunks c = {.unit = unit, .size = dtype_bytes(d, 1)};
-    const struct unit *u = &r->p->model->units[unit];
+    struct scope s = {.o = o, .n = r->p->model->n_tensors};
 
-    for (uint32_t i = u->first; i < u->first + u->n; i++)
-        if (r->p->place[i].rule == PLACE_CHUNK)
-            c.bytes += r->held.t[i].room * c.size;
-    return c;
+    s.segments = o->coll.table != PROGRAM_NONE;
+    if (op_in_loop(r->p, o, LOOP_ITEM)) {
+        s.first = run_item(r, o, i);
+        s.n = 1;
+    } else if (op_in_loop(r->p, o, LOOP_UNIT) && !o->coll.moved.first) {
+        s.first = r->p->model->units[i->unit].first;
+        s.n = r->p->model->units[i->unit].n;
+        s.units = true;
+    }
+    return s;
 }
 
-/* Copy place `place`'s rows between a buffer of the unit's whole tensors and its part. */
-static void copy_rows(struct exec_run *r, const struct chunks *c, uint32_t place,
-                      const struct run_buffer *b, char *part, bool to_part)
+static bool travels(const struct exec_run *r, const struct scope *s, uint32_t tensor)
 {
-    const struct unit *u = &r->p->model->units[c->unit];
+    enum place_rule rule = r->plan->place[tensor].rule;
+
+    if (s->units && placement_parts(r->plan, finer(r, &s->o->coll.moved)) > 1)
+        return (rule == PLACE_OWNER || rule == PLACE_FLAT) == s->segments;
+    return s->o->phase != PHASE_OPTIMIZER || r->held.t[tensor].matrix;
+}
+
+/* Elements of a list: the room of every part. */
+static uint64_t list_room(const struct exec_run *r, const struct scope *s, enum component c,
+                          uint32_t rank)
+{
+    uint64_t sum = 0;
+
+    for (uint32_t t = s->first; t < s->first + s->n; t++)
+        if (travels(r, s, t))
+            sum += placement_extent(r->plan, t, c, rank).room;
+    return sum;
+}
+
+enum pack { PACK, UNPACK, UNPACK_ADD };
+
+static void add_to(struct exec_run *r, enum dtype d, char *to, const char *from, uint64_t n)
+{
+    const struct kernel_on on = {.act = d, .weight = d, .grad = d};
+    const struct kernel_sum a = {.n = n, .type = d, .x = to, .y = from, .out = to};
+
+    launch_sum(r->b, r->stream, &on, &a);
+}
+
+/* Elements [from, to) of a rank's list between a buffer that has these parts, or more of each tensor, and `packed`. What an
+ * update starts from is read through run_gradient(). */
+static void pack_list(struct exec_run *r, const struct scope *s, enum component c, uint32_t rank,
+                      uint64_t from, uint64_t to, const struct run_buffer *b, char *packed,
+                      enum pack how)
+{
+    bool gradient =
+        s->o->phase == PHASE_OPTIMIZER && how == PACK && r->p->buffers[b->buffer].part == MEM_GRADS;
+    size_t size = dtype_bytes(s->o->coll.wire, 1);
     uint64_t at = 0;
 
-    for (uint32_t i = u->first; i < u->first + u->n; i++) {
-        const struct tensor *t = &r->p->model->tensors[i];
-        uint64_t rows = placement_rows(r->plan, t, STATE);
-        uint64_t first = num_min(place * rows, t->rows);
-        uint64_t n = (num_min(first + rows, t->rows) - first) * t->cols * c->size;
-        char *whole;
+    for (uint32_t t = s->first; t < s->first + s->n && at < to; t++) {
+        struct extent x;
+        struct run_view v;
+        uint64_t lower, upper;
+        char *here;
 
-        if (r->p->place[i].rule != PLACE_CHUNK)
+        if (!travels(r, s, t))
             continue;
-        whole = run_tensor(r, b, i).data + first * t->cols * c->size;
-        run_copy(r, to_part ? part + at : whole, to_part ? whole : part + at, n);
-        at += rows * t->cols * c->size;
+        x = placement_extent(r->plan, t, c, rank);
+        lower = num_max(from, at);
+        upper = num_min(to, at + x.n);
+        if (lower < upper) {
+            v = gradient ? run_gradient(r, t) : run_tensor(r, b, t);
+            here = v.data + (x.first + lower - at - v.first) * size;
+            if (how == PACK)
+                run_copy(r, packed + (lower - from) * size, here, (upper - lower) * size);
+            else if (how == UNPACK)
+                run_copy(r, here, packed + (lower - from) * size, (upper - lower) * size);
+            else
+                add_to(r, s->o->coll.wire, here, packed + (lower - from) * size, upper - lower);
+        }
+        at += x.room;
     }
 }
 
-/* The rank's own rows, from a buffer of whole tensors or of the rank's parts. */
-static void copy_own(struct exec_run *r, const struct chunks *c, const struct run_buffer *b,
-                     char *part)
+static struct run_buffer *from_buffer(struct exec_run *r, const struct op *o,
+                                      const struct instance *i)
 {
-    const struct unit *u = &r->p->model->units[c->unit];
+    return run_live(r, o->coll.moved.from_buffer, i, 0);
+}
 
-    for (uint32_t i = u->first; i < u->first + u->n; i++) {
-        if (r->p->place[i].rule != PLACE_CHUNK)
-            continue;
-        run_copy(r, part, run_part(r, b, i).data, r->held.t[i].n * c->size);
-        part += r->held.t[i].room * c->size;
+static struct run_buffer *to_buffer(struct exec_run *r, const struct op *o,
+                                    const struct instance *i)
+{
+    return run_live(r, o->coll.moved.to_buffer, i, 0);
+}
+
+/* Elements of a call where `all` are cut into calls of piece_bytes. */
+static uint64_t piece_of(const struct collective *k, uint64_t all)
+{
+    uint64_t size = dtype_bytes(k->wire, 1);
+
+    return k->piece_bytes && k->piece_bytes < all * size ? num_max(k->piece_bytes / size, 1) : all;
+}
+
+/* What the sum over n ranks is multiplied by, here. */
+static double mean_of(const struct exec_run *r, uint64_t n)
+{
+    return run_has(r, RUN_SUM) ? 1 : (run_has(r, RUN_TWICE) ? 2 : 1) / (double)n;
+}
+
+/* ---- even collectives ---- */
+
+/* Every rank's list to all: calls of `piece` take the next part of each list. */
+static void all_gather(struct exec_run *r, const struct op *o, const struct instance *i)
+{
+    const struct coll_group *g = run_group(r, o);
+    const struct scope s = scope_of(r, o, i);
+    const struct run_buffer *from = from_buffer(r, o, i), *to = to_buffer(r, o, i);
+    size_t size = dtype_bytes(o->coll.wire, 1);
+    uint64_t all = op_coll_bytes(r->p, o, i) / size, piece = piece_of(&o->coll, all), done = 0;
+
+    for (uint64_t at = 0; at < all; at += piece) {
+        uint64_t chunk = num_ceil_div(num_min(piece, all - at), g->n);
+        struct coll_call c = {.kind = COLL_ALL_GATHER,
+                              .dtype = o->coll.wire,
+                              .data = run_scratch(r, SCRATCH_PACK, g->n * chunk * size),
+                              .chunk_bytes = chunk * size};
+        char *parts = c.data;
+
+        run_zero(r, parts + g->self * c.chunk_bytes, c.chunk_bytes);
+        pack_list(r, &s, o->coll.moved.from, g->ranks[g->self], done, done + chunk, from,
+                  parts + g->self * c.chunk_bytes, PACK);
+        run_parts(r, o, &c);
+        for (uint32_t k = 0; k < g->n; k++)
+            pack_list(r, &s, o->coll.moved.from, g->ranks[k], done, done + chunk, to,
+                      parts + k * c.chunk_bytes, UNPACK);
+        done += chunk;
     }
 }
 
-/* ---- gathers of parameters ---- */
+/* Sums of every rank's list, each to its rank. */
+static void reduce_scatter(struct exec_run *r, const struct op *o, const struct instance *i)
+{
+    const struct coll_group *g = run_group(r, o);
+    const struct scope s = scope_of(r, o, i);
+    uint64_t room = list_room(r, &s, o->coll.moved.to, r->t->rank);
+    struct coll_call c = {.kind = COLL_REDUCE_SCATTER,
+                          .dtype = o->coll.wire,
+                          .chunk_bytes = dtype_bytes(o->coll.wire, room),
+                          .scale = mean_of(r, g->n)};
+    char *parts = c.data = run_scratch(r, SCRATCH_PACK, g->n * c.chunk_bytes);
+
+    run_zero(r, parts, g->n * c.chunk_bytes);
+    for (uint32_t k = 0; k < g->n; k++)
+        pack_list(r, &s, o->coll.moved.to, g->ranks[k], 0, room, from_buffer(r, o, i),
+                  parts + k * c.chunk_bytes, PACK);
+    run_call(r, o, &c);
+    pack_list(r, &s, o->coll.moved.to, r->t->rank, 0, room, to_buffer(r, o, i),
+              parts + g->self * c.chunk_bytes, o->coll.moved.adds ? UNPACK_ADD : UNPACK);
+}
+
+/* The sum of a list that all ranks have alike: of the unit's parts, or of a range of the model. */
+static void all_reduce(struct exec_run *r, const struct op *o, const struct instance *i)
+{
+    const struct coll_group *g = run_group(r, o);
+    const struct scope s = scope_of(r, o, i);
+    enum component part = o->coll.moved.from;
+    uint64_t first = o->coll.moved.first ? o->coll.moved.first[i->unit] : 0,
+             all = o->coll.moved.first ? op_coll_bytes(r->p, o, i) / dtype_bytes(o->coll.wire, 1)
+                                       : list_room(r, &s, part, r->t->rank),
+             piece = piece_of(&o->coll, all);
+
+    for (uint64_t at = first; at < first + all; at += piece) {
+        uint64_t n = num_min(piece, first + all - at);
+        struct coll_call c = {.kind = COLL_ALL_REDUCE,
+                              .dtype = o->coll.wire,
+                              .chunk_bytes = dtype_bytes(o->coll.wire, num_ceil_div(n, g->n)),
+                              .scale = mean_of(r, g->n)};
+
+        c.data = run_scratch(r, SCRATCH_PACK, g->n * c.chunk_bytes);
+        run_zero(r, c.data, g->n * c.chunk_bytes);
+        pack_list(r, &s, part, r->t->rank, at, at + n, from_buffer(r, o, i), c.data, PACK);
+        run_call(r, o, &c);
+        pack_list(r, &s, part, r->t->rank, at, at + n, to_buffer(r, o, i), c.data,
+                  o->coll.moved.adds ? UNPACK_ADD : UNPACK);
+    }
+}
+
+/* ---- segments ---- */
+
+static void segments_of(struct exec_run *r, const struct op *o, const struct instance *i,
+                        struct coll_call *c)
+{
+    const struct segment_table *t = &r->p->segment_tables[o->coll.table];
+    uint32_t u = t->n_units == 1 ? 0 : i->unit;
+
+    c->segments = t->segments + t->start[u];
+    c->n_segments = t->start[u + 1] - t->start[u];
+    c->algo = o->coll.algo == ALGO_AUTO ? ALGO_RING : o->coll.algo;
+    c->dtype = o->coll.wire;
+}
+
+/* Where the segments of a unit, or of a bucket, are counted from: `b` has whole tensors. */
+static char *segments_from(struct exec_run *r, const struct op *o, const struct instance *i,
+                           const struct run_buffer *b)
+{
+    if (o->coll.moved.first)
+        return (char *)b->data + dtype_bytes(o->coll.wire, o->coll.moved.first[i->unit]);
+    return run_tensor(r, b, r->p->model->units[i->unit].first).data;
+}
+
+/* The rank's own parts of the unit between two buffers, of which one may have more of each tensor. */
+static void own_parts(struct exec_run *r, const struct op *o, const struct instance *i,
+                      const struct run_buffer *from, const struct run_buffer *to, bool adds)
+{
+    const struct scope s = scope_of(r, o, i);
+
+    for (uint32_t t = s.first; t < s.first + s.n; t++) {
+        struct run_view x = run_part(r, from, t), y = run_part(r, to, t);
+
+        if (!travels(r, &s, t) || !x.elements)
+            continue;
+        if (adds)
+            add_to(r, o->coll.wire, y.data, x.data, x.elements);
+        else
+            run_copy(r, y.data, x.data, dtype_bytes(o->coll.wire, x.elements));
+    }
+}
 
 /* Planted faults, so that tests see the check find them. */
 static void plant(struct exec_run *r, const struct instance *i, const struct coll_call *c)
@@ -166,299 +354,32 @@ void run_witness(struct exec_run *r, const struct instance *i)
     }
 }
 
-static void gather_even(struct exec_run *r, const struct op *o, const struct instance *i,
-                        bool refresh)
+static void gather_segments(struct exec_run *r, const struct op *o, const struct instance *i)
 {
-    enum dtype d = o->coll.wire;
-    struct chunks c = chunks_of(r, i->unit, d);
-    uint32_t n = run_group(r, o)->n;
-    char *parts = run_scratch(r, SCRATCH_PACK, n * c.bytes), *mine = parts + r->place * c.bytes;
-    const struct run_buffer *params = run_find(r, r->p->known.params, 0, 0);
-    const struct run_buffer *whole =
-        refresh ? params : run_find(r, r->p->known.weights, i->unit, i->micro);
-    struct coll_call call = {
-        .kind = COLL_ALL_GATHER, .dtype = d, .data = parts, .chunk_bytes = c.bytes};
-
-    run_zero(r, mine, c.bytes);
-    copy_own(r, &c, params, mine);
-    run_parts(r, o, &call);
-    for (uint32_t k = 0; k < n; k++)
-        copy_rows(r, &c, k, whole, parts + k * c.bytes, false);
-}
-
-/* The flat slices of all parameters, in pieces: each is cut into n parts, the next part of every rank's slice. */
-static void gather_slices(struct exec_run *r, const struct op *o, const struct instance *i)
-{
-    size_t size = dtype_bytes(o->coll.wire, 1);
-    uint64_t n = run_group(r, o)->n, all = op_coll_bytes(r->p, o, i) / size;
-    uint64_t slice = placement_slice(r->plan, STATE);
-    uint64_t piece = o->coll.piece_bytes && o->coll.piece_bytes < all * size
-                         ? num_max(o->coll.piece_bytes / size, 1)
-                         : all;
-    uint64_t total = r->p->model->total_params, done = 0;
-    char *params = run_find(r, r->p->known.params, 0, 0)->data;
-
-    for (uint64_t at = 0; at < all; at += piece) {
-        uint64_t chunk = num_ceil_div(num_min(piece, all - at), n),
-                 end = num_min(done + chunk, slice);
-        char *parts = run_scratch(r, SCRATCH_PACK, n * chunk * size);
-        struct coll_call c = {.kind = COLL_ALL_GATHER,
-                              .dtype = o->coll.wire,
-                              .data = parts,
-                              .chunk_bytes = chunk * size};
-
-        run_zero(r, parts, n * chunk * size);
-        for (int out = 0; out < 2; out++) {
-            for (uint64_t k = out ? 0 : r->place; k < (out ? n : r->place + 1); k++) {
-                uint64_t first = num_min(k * slice + done, total),
-                         stop = num_min(k * slice + end, total);
-                char *part = parts + k * chunk * size, *whole = params + first * size;
-
-                if (stop > first)
-                    run_copy(r, out ? whole : part, out ? part : whole, (stop - first) * size);
-            }
-            if (!out)
-                run_parts(r, o, &c);
-        }
-        done = end;
-    }
-}
-
-static void segments_of(struct exec_run *r, const struct op *o, const struct instance *i,
-                        struct coll_call *c)
-{
-    const struct segment_table *t = &r->p->segment_tables[o->coll.table];
-    uint32_t u = t->n_units == 1 ? 0 : i->unit;
-
-    c->segments = t->segments + t->start[u];
-    c->n_segments = t->start[u + 1] - t->start[u];
-    c->algo = algorithm(o);
-    c->dtype = o->coll.wire;
-}
-
-/* Among the parameters themselves, or from the owners' parts of them into the gathered unit. */
-static void gather_owned(struct exec_run *r, const struct op *o, const struct instance *i,
-                         bool refresh)
-{
-    const struct unit *u = &r->p->model->units[i->unit];
-    const struct run_buffer *params = run_find(r, r->p->known.params, 0, 0);
-    const struct run_buffer *to =
-        refresh ? params : run_find(r, r->p->known.weights, i->unit, i->micro);
-    struct coll_call c = {.kind = COLL_SEGMENT_GATHER, .data = run_tensor(r, to, u->first).data};
+    const struct run_buffer *from = from_buffer(r, o, i), *to = to_buffer(r, o, i);
+    struct coll_call c = {.kind = COLL_SEGMENT_GATHER, .data = segments_from(r, o, i, to)};
 
     segments_of(r, o, i, &c);
-    for (uint32_t k = u->first; k < u->first + u->n && !refresh; k++)
-        if (r->p->place[k].rule == PLACE_OWNER && r->held.t[k].n)
-            run_copy(r, run_part(r, to, k).data, run_part(r, params, k).data,
-                     dtype_bytes(o->coll.wire, r->held.t[k].n));
+    if (from != to)
+        own_parts(r, o, i, from, to, false);
     run_segments(r, o, &c);
     plant(r, i, &c);
 }
 
-/* ---- reductions ---- */
-
-/* What the sum over n ranks is multiplied by, here. */
-static double mean_of(const struct exec_run *r, uint64_t n)
-{
-    return run_has(r, RUN_SUM) ? 1 : (run_has(r, RUN_TWICE) ? 2 : 1) / (double)n;
-}
-
-/* All-reduce of the bucket that ends where the last one began, in pieces. */
-static void reduce_bucket(struct exec_run *r, const struct op *o, const struct instance *i)
-{
-    enum dtype d = o->coll.wire;
-    size_t size = dtype_bytes(d, 1);
-    uint64_t elements = op_coll_bytes(r->p, o, i) / size, first = r->bucket_end - elements,
-             n = run_group(r, o)->n;
-    uint64_t piece = o->coll.piece_bytes && o->coll.piece_bytes < elements * size
-                         ? num_max(o->coll.piece_bytes / size, 1)
-                         : elements;
-    char *grads = (char *)run_find(r, r->p->known.grads, 0, 0)->data + first * size;
-
-    r->bucket_end = first;
-    for (uint64_t at = 0; at < elements; at += piece) {
-        uint64_t k = num_min(piece, elements - at), chunk = num_ceil_div(k, n) * size;
-        char *parts = run_scratch(r, SCRATCH_PACK, n * chunk);
-        struct coll_call c = {.kind = COLL_ALL_REDUCE,
-                              .dtype = d,
-                              .data = parts,
-                              .chunk_bytes = chunk,
-                              .scale = mean_of(r, n)};
-
-        run_zero(r, parts, n * chunk);
-        run_copy(r, parts, grads + at * size, k * size);
-        run_call(r, o, &c);
-        run_copy(r, grads + at * size, parts, k * size);
-    }
-}
-
-static void add_to(struct exec_run *r, enum dtype d, char *to, const char *from, uint64_t n)
-{
-    const struct kernel_on on = {.act = d, .weight = d, .grad = d};
-    const struct kernel_sum a = {.n = n, .type = d, .x = to, .y = from, .out = to};
-
-    launch_sum(r->b, r->stream, &on, &a);
-}
-
-/* Do all tensors' gradients stay on the rank, so that they are reduced where they are? */
-static bool in_place(const struct exec_run *r)
-{
-    return r->p->buffers[r->p->known.grads].holds == HOLDS_MODEL;
-}
-
-/* A unit's whole gradients, all-reduced, then added to what earlier micro-batches left: the reference of check.c. */
-static void reduce_whole(struct exec_run *r, const struct op *o, const struct instance *i)
-{
-    size_t size = dtype_bytes(o->coll.wire, 1);
-    uint64_t elements = op_coll_bytes(r->p, o, i) / size, n = run_group(r, o)->n;
-    struct coll_call c = {.kind = COLL_ALL_REDUCE,
-                          .dtype = o->coll.wire,
-                          .chunk_bytes = num_ceil_div(elements, n) * size,
-                          .scale = mean_of(r, n)};
-    char *parts = c.data = run_scratch(r, SCRATCH_PACK, n * c.chunk_bytes);
-
-    run_zero(r, parts, n * c.chunk_bytes);
-    run_copy(r, parts, run_find(r, r->p->known.grads, i->unit, i->micro)->data, elements * size);
-    run_call(r, o, &c);
-    add_to(r, o->coll.wire, run_find(r, r->p->known.grad_shard, i->unit, 0)->data, parts, elements);
-}
-
-static void reduce_even(struct exec_run *r, const struct op *o, const struct instance *i)
-{
-    enum dtype d = o->coll.wire;
-    struct chunks c = chunks_of(r, i->unit, d);
-    uint32_t n = run_group(r, o)->n;
-    const struct run_buffer *grads = run_find(r, r->p->known.grads, i->unit, i->micro);
-    char *parts = run_scratch(r, SCRATCH_PACK, n * c.bytes);
-    struct coll_call call = {.kind = COLL_REDUCE_SCATTER,
-                             .dtype = d,
-                             .data = parts,
-                             .chunk_bytes = c.bytes,
-                             .scale = mean_of(r, n)};
-
-    run_zero(r, parts, n * c.bytes);
-    for (uint32_t k = 0; k < n; k++)
-        copy_rows(r, &c, k, grads, parts + k * c.bytes, true);
-    run_call(r, o, &call);
-    parts += r->place * c.bytes;
-    if (in_place(r))
-        copy_rows(r, &c, r->place, grads, parts, false);
-    else
-        add_to(r, d, run_find(r, r->p->known.grad_shard, i->unit, 0)->data, parts,
-               c.bytes / c.size);
-}
-
-/* Flat slices among whole gradients: the segments of the bucket that ends where the last one began. */
-static void reduce_slices(struct exec_run *r, const struct op *o, const struct instance *i)
-{
-    size_t size = dtype_bytes(o->coll.wire, 1);
-    struct coll_call c = {.kind = COLL_SEGMENT_REDUCE, .scale = mean_of(r, run_group(r, o)->n)};
-
-    segments_of(r, o, i, &c);
-    r->bucket_end -= op_coll_bytes(r->p, o, i) / size;
-    c.data = (char *)run_find(r, r->p->known.grads, 0, 0)->data + r->bucket_end * size;
-    run_call(r, o, &c);
-}
-
-/* A unit's segments: what owners have of it, or flat slices that keep no more than theirs. */
 static void reduce_segments(struct exec_run *r, const struct op *o, const struct instance *i)
 {
-    const struct unit *u = &r->p->model->units[i->unit];
-    const struct run_buffer *grads = run_find(r, r->p->known.grads, i->unit, i->micro), *to;
+    const struct run_buffer *from = from_buffer(r, o, i), *to = to_buffer(r, o, i);
     struct coll_call c = {.kind = COLL_SEGMENT_REDUCE,
-                          .data = run_tensor(r, grads, u->first).data,
+                          .data = segments_from(r, o, i, from),
                           .scale = mean_of(r, run_group(r, o)->n)};
 
     segments_of(r, o, i, &c);
     run_call(r, o, &c);
-    if (in_place(r))
-        return;
-    to = run_find(r, r->p->known.grad_owned, i->unit, 0);
-    for (uint32_t k = u->first; k < u->first + u->n; k++) {
-        struct run_view mine = run_tensor(r, to, k);
-
-        if (mine.elements)
-            add_to(r, o->coll.wire, mine.data, run_part(r, grads, k).data, mine.elements);
-    }
-}
-
-/* What the rank has of a unit's reduced gradients, owned or by rows, between whole gradients and one list of it. */
-static void copy_reduced(struct exec_run *r, const struct op *o, const struct instance *i,
-                         char *list, bool to_list)
-{
-    const struct unit *u = &r->p->model->units[i->unit];
-    char *grads = run_find(r, r->p->known.grads, 0, 0)->data;
-    size_t size = dtype_bytes(o->coll.wire, 1);
-
-    for (uint32_t k = u->first; k < u->first + u->n; k++) {
-        const struct held_tensor *h = &r->held.t[k];
-        char *mine = grads + (h->flat_at + h->first) * size;
-
-        if ((r->p->place[k].rule == PLACE_OWNER) != o->coll.rooted)
-            continue;
-        run_copy(r, to_list ? list : mine, to_list ? mine : list, h->n * size);
-        list += h->room * size;
-    }
-}
-
-/* All-reduce of a unit's reduced gradients in place: the rank's even part, or what it owns, which may be nothing. */
-static void reduce_copies(struct exec_run *r, const struct op *o, const struct instance *i)
-{
-    struct run_buffer *b = run_find(r, o->operands[0].buffer, i->unit, 0);
-    bool whole = in_place(r);
-    size_t size = dtype_bytes(o->coll.wire, 1);
-    uint32_t n = run_group(r, o)->n;
-    uint64_t bytes = !whole           ? b->bytes
-                     : o->coll.rooted ? segment_table_rooted(&r->p->segment_tables[o->coll.table],
-                                                             i->unit, r->place)
-                                      : op_coll_bytes(r->p, o, i);
-    struct coll_call c = {.kind = COLL_ALL_REDUCE,
-                          .dtype = o->coll.wire,
-                          .chunk_bytes = num_ceil_div(bytes / size, n) * size,
-                          .scale = mean_of(r, n)};
-
-    if (!bytes)
-        return;
-    c.data = run_scratch(r, SCRATCH_PACK, n * c.chunk_bytes);
-    run_zero(r, c.data, n * c.chunk_bytes);
-    if (whole)
-        copy_reduced(r, o, i, c.data, true);
-    else
-        run_copy(r, c.data, b->data, bytes);
-    run_call(r, o, &c);
-    if (whole)
-        copy_reduced(r, o, i, c.data, false);
-    else
-        run_copy(r, b->data, c.data, bytes);
-}
-
-/* Between ranks that are in one place of different groups. */
-static bool over_copies(const struct exec_run *r, const struct op *o)
-{
-    return r->p->groups[o->coll.group].stride[0] > 1;
+    if (from != to)
+        own_parts(r, o, i, from, to, o->coll.moved.adds);
 }
 
 /* ---- in the optimizer ---- */
-
-/* The momentum or gradient of one matrix, cut by rows, whole on every rank afterwards. */
-static void gather_matrix(struct exec_run *r, const struct op *o, const struct instance *i)
-{
-    uint32_t t = run_item(r, o, i);
-    char *matrix = run_matrix(r, o, i);
-    struct coll_call c = {.kind = COLL_ALL_GATHER,
-                          .dtype = o->coll.wire,
-                          .data = matrix,
-                          .chunk_bytes = dtype_bytes(o->coll.wire, r->held.t[t].room)};
-    char *mine = matrix + r->place * c.chunk_bytes;
-
-    if (optimizer_row(r->plan->job.optimizer)->start == START_GRADIENT) {
-        struct run_view g = run_gradient(r, t);
-
-        run_zero(r, mine, c.chunk_bytes);
-        run_copy(r, mine, g.data, dtype_bytes(g.dtype, g.elements));
-    }
-    run_call(r, o, &c);
-}
 
 /* A batch: this rank's rows of its k-th matrix to place k, which has them all then; or the rows of what it made of them back. Places
  * beyond the batch get and give nothing that counts. */
@@ -486,44 +407,6 @@ static void exchange_batch(struct exec_run *r, const struct op *o, const struct 
     for (uint32_t k = 0; k < x->n_batch && back; k++)
         run_copy(r, run_tensor(r, rows, x->batch[k]).data, parts + k * c.chunk_bytes,
                  c.chunk_bytes);
-}
-
-/* All held matrices, cut by rows: every rank's rows of all of them in one part. */
-static void gather_held(struct exec_run *r, const struct op *o, const struct instance *i)
-{
-    const struct run_buffer *held = run_matrices(r, o, i);
-    const struct model *m = r->p->model;
-    enum optimizer_start travels = optimizer_row(r->plan->job.optimizer)->start;
-    size_t size = dtype_bytes(o->coll.wire, 1);
-    uint32_t n = run_group(r, o)->n;
-    char *parts;
-    struct coll_call c = {.kind = COLL_ALL_GATHER, .dtype = o->coll.wire};
-
-    for (uint32_t t = 0; t < m->n_tensors; t++)
-        c.chunk_bytes += r->held.t[t].matrix ? r->held.t[t].room * size : 0;
-    c.data = parts = run_scratch(r, SCRATCH_PACK, n * c.chunk_bytes);
-    run_zero(r, parts, n * c.chunk_bytes);
-    for (int out = 0; out < 2; out++) {
-        for (uint32_t k = out ? 0 : r->place; k < (out ? n : r->place + 1); k++) {
-            char *part = parts + k * c.chunk_bytes;
-
-            for (uint32_t t = 0; t < m->n_tensors; t++) {
-                uint64_t first = num_min(k * r->held.t[t].room, m->tensors[t].numel),
-                         end = num_min(first + r->held.t[t].room, m->tensors[t].numel);
-                char *whole;
-
-                if (!r->held.t[t].matrix)
-                    continue;
-                whole = run_tensor(r, held, t).data + first * size;
-                if (!out && travels == START_GRADIENT)
-                    whole = run_gradient(r, t).data;
-                run_copy(r, out ? whole : part, out ? part : whole, (end - first) * size);
-                part += r->held.t[t].room * size;
-            }
-        }
-        if (!out)
-            run_call(r, o, &c);
-    }
 }
 
 /* The matrices that slice boundaries cut, among their holders. The table counts offsets from each matrix's start; the
@@ -554,55 +437,38 @@ static void gather_cut(struct exec_run *r, const struct op *o, const struct inst
     mem_free(mine);
 }
 
-static void gather_any(struct exec_run *r, const struct op *o, const struct instance *i)
-{
-    bool refresh = o->phase == PHASE_REFRESH;
-
-    if (o->phase == PHASE_OPTIMIZER && o->coll.item_bytes)
-        gather_matrix(r, o, i);
-    else if (o->phase == PHASE_OPTIMIZER)
-        gather_held(r, o, i);
-    else if (o->coll.unit_bytes)
-        gather_even(r, o, i, refresh);
-    else
-        gather_slices(r, o, i);
-}
-
 int run_collective(struct exec_run *r, const struct op *o, const struct instance *i)
 {
     if (o->coll.interleaved)
         return 0; /* sharded.c */
     switch (o->coll.kind) {
     case COLL_ALL_REDUCE:
-        if (over_copies(r, o))
-            reduce_copies(r, o, i);
-        else if (in_place(r))
-            reduce_bucket(r, o, i);
-        else
-            reduce_whole(r, o, i);
+        all_reduce(r, o, i);
         return 0;
     case COLL_REDUCE_SCATTER:
-        reduce_even(r, o, i);
+        reduce_scatter(r, o, i);
+        return 0;
+    case COLL_ALL_GATHER:
+        all_gather(r, o, i);
         return 0;
     case COLL_SEGMENT_REDUCE:
-        if (r->p->place[r->p->model->units[i->unit].first].rule == PLACE_FLAT && in_place(r))
-            reduce_slices(r, o, i);
-        else
-            reduce_segments(r, o, i);
+        reduce_segments(r, o, i);
         return 0;
     case COLL_SEGMENT_GATHER:
         if (o->phase == PHASE_OPTIMIZER)
             gather_cut(r, o, i);
         else
-            gather_owned(r, o, i, o->phase == PHASE_REFRESH);
-        return 0;
-    case COLL_ALL_GATHER:
-        gather_any(r, o, i);
+            gather_segments(r, o, i);
         return 0;
     case COLL_ALL_TO_ALL:
         exchange_batch(r, o, i);
         return 0;
-    default:
-        return err_set(r->e, ERR_UNSUPPORTED, "exec runs no %s", coll_kind_name(o->coll.kind));
+    case COLL_BROADCAST:
+    case COLL_REDUCE:
+    case COLL_SEND:
+    case COLL_RECV:
+    case COLL_N:
+        break;
     }
+    return err_set(r->e, ERR_UNSUPPORTED, "exec runs no %s", coll_kind_name(o->coll.kind));
 }

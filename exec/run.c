@@ -49,7 +49,8 @@ static uint64_t size_of(const struct exec_run *r, uint32_t buffer, uint32_t unit
     case SIZE_SEGMENTS:
         t = &r->p->segment_tables[b->table];
         for (uint32_t i = t->start[unit]; i < t->start[unit + 1]; i++)
-            sum += t->segments[i].root == r->place ? t->segments[i].bytes : 0;
+            sum +=
+                t->segments[i].root == program_root(r->p, t, r->t->rank) ? t->segments[i].bytes : 0;
         return sum;
     }
     return 0;
@@ -319,7 +320,6 @@ int exec_step(struct exec_run *r, struct err *e)
     r->step++;
     r->loss = 0;
     r->n_times = 0;
-    r->bucket_end = r->p->model->total_params;
     r->stream = STREAM_COMPUTE;
     for (uint32_t i = 0; i < r->p->n_ops; i++) {
         r->marks[i].last = PROGRAM_NONE;
@@ -469,7 +469,7 @@ int exec_init(struct exec_run *r, const struct plan *plan, const struct program 
     if (exec_job(j, e) || graph_trains(&plan->model, j->seq_len, e))
         return -1;
     r->place = placement_index(plan, STATE, b->t->rank);
-    held_init(&r->held, plan, p, r->place, &r->arena);
+    held_init(&r->held, plan, p, b->t->rank, &r->arena);
     r->graphs = ARENA_NEW(&r->arena, struct unit_graph, p->model->n_classes);
     for (uint32_t c = 0; c < p->model->n_classes; c++)
         if (graph_build(p->model, c, &batch, j->param_dtype, &r->graphs[c], e))

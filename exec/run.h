@@ -99,7 +99,6 @@ struct exec_run {
     size_t cap_scratch[STREAM_N][SCRATCH_N];
     struct run_marks *marks;   /* [n_ops], in arena */
     uint64_t step;             /* from 1 */
-    uint64_t bucket_end;       /* flat element where the next reduction bucket ends */
     uint32_t last_forward;     /* the mark that ends a unit's forward */
     uint32_t place;            /* the number of the part of the states that this rank has */
     struct coll_group *groups; /* [n_groups] this rank's of each family, in arena */

@@ -12,17 +12,19 @@ static bool is_segment(const struct exec_run *r, uint32_t tensor)
     return r->p->place[tensor].rule == PLACE_OWNER || r->p->place[tensor].rule == PLACE_FLAT;
 }
 
-/* Behind those of the unit's tensors that are in the same buffer. */
-static struct run_place among_unit(const struct exec_run *r, uint32_t tensor, bool segments)
+/* Behind those of the unit's tensors that are in the same buffer. Where gradients are not cut at all none is a segment. */
+static struct run_place among_unit(const struct exec_run *r, enum component cut, uint32_t tensor,
+                                   bool segments)
 {
-    const struct held_tensor *h = &r->held.t[tensor];
-    struct run_place x = {.first = h->first, .n = h->n};
+    bool apart = placement_parts(r->plan, cut) > 1;
+    struct extent h = placement_extent(r->plan, tensor, cut, r->t->rank);
+    struct run_place x = {.first = h.first, .n = h.n};
 
-    if (is_segment(r, tensor) != segments)
+    if (apart && is_segment(r, tensor) != segments)
         return (struct run_place){0};
     for (uint32_t i = r->p->model->units[r->p->model->tensors[tensor].unit].first; i < tensor; i++)
-        if (is_segment(r, i) == segments)
-            x.at += r->held.t[i].room;
+        if (!apart || is_segment(r, i) == segments)
+            x.at += placement_extent(r->plan, i, cut, r->t->rank).room;
     return x;
 }
 
@@ -52,6 +54,7 @@ struct run_place run_place(const struct exec_run *r, uint32_t buffer, uint32_t t
     const struct buffer *b = &r->p->buffers[buffer];
     const struct held_tensor *h = &r->held.t[tensor];
     uint64_t all = r->p->model->tensors[tensor].numel;
+    struct extent x;
 
     switch (b->holds) {
     case HOLDS_NOTHING:
@@ -59,13 +62,14 @@ struct run_place run_place(const struct exec_run *r, uint32_t buffer, uint32_t t
     case HOLDS_UNIT:
         return (struct run_place){h->unit_at, 0, all};
     case HOLDS_UNIT_PARTS:
-        return among_unit(r, tensor, false);
+        return among_unit(r, b->cut, tensor, false);
     case HOLDS_UNIT_SEGMENTS:
-        return among_unit(r, tensor, true);
+        return among_unit(r, b->cut, tensor, true);
     case HOLDS_MODEL:
         return (struct run_place){h->flat_at, 0, all};
     case HOLDS_MODEL_PARTS:
-        return (struct run_place){h->part_at, h->first, h->n};
+        x = placement_extent(r->plan, tensor, b->cut, r->t->rank);
+        return (struct run_place){h->part_at[b->cut], x.first, x.n};
     case HOLDS_MODEL_STATES:
         return (struct run_place){h->state_at, 0, h->n_state};
     case HOLDS_MATRIX:

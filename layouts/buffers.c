@@ -76,7 +76,8 @@ static void resident_buffer(struct lower *l, const char *name, enum mem_part par
                        .dtype = d,
                        .rule = SIZE_BY_RANK,
                        .span = SPAN_RESIDENT,
-                       .holds = holds};
+                       .holds = holds,
+                       .cut = part == MEM_PARAMS ? PARAM : STATE};
 
     b.ranks = resident_table(l, every, owned);
     *id = program_add_buffer(&l->b, &b);
@@ -244,6 +245,7 @@ void step_buffers(struct lower *l)
                                         .rule = SIZE_BY_UNIT,
                                         .span = SPAN_UNIT,
                                         .holds = HOLDS_UNIT_PARTS,
+                                        .cut = l->move.reduce.to,
                                         .unit_bytes = part_even_bytes(l->plan, l->move.reduce.to,
                                                                       j->grad_dtype, 1, l->a)});
         if (l->move.reduce.table != PROGRAM_NONE)
@@ -254,6 +256,7 @@ void step_buffers(struct lower *l)
                                                            .rule = SIZE_SEGMENTS,
                                                            .span = SPAN_UNIT,
                                                            .holds = HOLDS_UNIT_SEGMENTS,
+                                                           .cut = l->move.reduce.to,
                                                            .table = l->move.reduce.table});
     }
     carried_buffers(l);

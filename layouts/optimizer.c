@@ -86,6 +86,10 @@ static uint32_t shard_op(struct lower *l, const char *name, enum coll_kind kind,
     o.stream = stream;
     o.coll = (struct collective){.kind = kind,
                                  .group = l->shard,
+                                 .moved = {.from = STATE,
+                                           .to = WHOLE,
+                                           .from_buffer = PROGRAM_NONE,
+                                           .to_buffer = PROGRAM_NONE},
                                  .item_bytes = by_item,
                                  .bytes = bytes,
                                  .table = PROGRAM_NONE,
@@ -93,6 +97,18 @@ static uint32_t shard_op(struct lower *l, const char *name, enum coll_kind kind,
                                  .wire = wire,
                                  .peer_op = PROGRAM_NONE};
     return program_add_op(&l->b, &o);
+}
+
+/* Between which buffers an operation moves: what products start from, of the gradients where there is no momentum. */
+static void moves(struct lower *l, uint32_t op, uint32_t from, uint32_t to)
+{
+    l->p->ops[op].coll.moved.from_buffer = from;
+    l->p->ops[op].coll.moved.to_buffer = to;
+}
+
+static uint32_t start_buffer(const struct lower *l, uint32_t momentum)
+{
+    return optimizer_has_momentum(l) ? momentum : l->move.full_grads ? l->grads : l->grad_shard;
 }
 
 static uint32_t gather_op(struct lower *l, const char *name, enum dtype wire, uint32_t repeat,
@@ -242,6 +258,7 @@ static void matrix_loop(struct lower *l, const struct matrix_step *s, const stru
     for (uint32_t i = n; i < n + n_gathers; i++) {
         program_op_wait(&l->b, products, (struct wait){.op = ops[i]});
         optimizer_operand(l, ops[i], space, OPERAND_WHOLE, ACCESS_ADD);
+        moves(l, ops[i], start_buffer(l, space), space);
     }
     if (n && n_gathers)
         program_op_wait(&l->b, ops[n], (struct wait){.op = ops[0]});
@@ -336,6 +353,7 @@ static void once_step(struct lower *l, const struct matrix_step *s)
         if (!optimizer_has_momentum(l))
             optimizer_gradients(l, id, OPERAND_WHOLE);
         optimizer_operand(l, id, x.held, OPERAND_WHOLE, ACCESS_ADD);
+        moves(l, id, start_buffer(l, x.held), x.held);
         x.after = id;
     }
     matrix_loop(l, s, &x);
@@ -420,6 +438,8 @@ static void batch_loop(struct lower *l, const struct matrix_step *s, uint32_t he
     optimizer_operand(l, products, space, OPERAND_WHOLE, ACCESS_ADD);
     optimizer_operand(l, *out, space, OPERAND_WHOLE, ACCESS_READ);
     optimizer_operand(l, *out, held, OPERAND_ITEM, ACCESS_WRITE);
+    moves(l, in, held, space);
+    moves(l, *out, space, held);
     program_close_loop(&l->b);
 }
 
@@ -441,6 +461,7 @@ static void alltoall_step(struct lower *l, const struct matrix_step *s)
                                                         .rule = SIZE_CONST,
                                                         .span = SPAN_STEP,
                                                         .holds = HOLDS_MATRIX_PARTS,
+                                                        .cut = STATE,
                                                         .bytes = rows,
                                                         .work = x.work});
     x.after = hold_mark(l, "optimizer.rows.hold", x.held, false, l->optimizer_begin);

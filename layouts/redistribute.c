@@ -49,6 +49,8 @@ static void add_segments(struct lower *l, struct exchange *x, enum component at,
     buckets = part_buckets(l->plan, bucket, l->a);
     add_buckets(l, x, buckets, d);
     x->even = NULL;
+    if (!bucket) /* a unit at a time */
+        x->first = NULL;
     x->table = add_table(l, part_slice_segments(l->plan, buckets, d, l->a));
     x->algo = ALGO_RING;
 }

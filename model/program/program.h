@@ -170,6 +170,7 @@ struct buffer {
     enum size_rule rule;
     enum span span;
     enum holds holds;
+    enum component cut; /* HOLDS_..._PARTS and HOLDS_UNIT_SEGMENTS: whose parts */
     uint64_t bytes;
     const uint64_t *unit_bytes; /* [n_units] */
     const uint64_t *item_bytes; /* [n_items of work] */
