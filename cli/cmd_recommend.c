@@ -18,8 +18,12 @@ static const char *const default_layouts[] = {
     "zero3+alltoall", "zero3",       "owner", "hsdp+alltoall", "hsdp", "hsdp+owner",
     "zero2",          "zero2-owner", "zero1", "zero1-owner",   "ddp"};
 enum { N_DEFAULT = sizeof(default_layouts) / sizeof(default_layouts[0]) };
-static const char *const recompute_names[] = {"none", "selective", "full"};
 enum { MAX_SIZES = 8 }; /* rows of the answer */
+
+static const char *recompute_of(const struct job *j)
+{
+    return job_option("recompute")->opt.choices[j->recompute];
+}
 
 static const struct opt rows[] = {
     COMMAND_LAYOUTS_ROW("all but those that rebuild every matrix on every rank",
@@ -407,7 +411,7 @@ static void row(struct table *t, const struct evaluation *x, double rate)
         table_set_str(t, "bottleneck", x->bottleneck);
     }
     table_set_str(t, "layout", p->job.layout);
-    table_set_str(t, "recompute", recompute_names[p->job.recompute]);
+    table_set_str(t, "recompute", recompute_of(&p->job));
     table_set_double(t, "step_ms", (double)x->p.step_ps / 1e9);
     table_set_u64(t, "memory_gib", x->p.memory.driver_bytes);
     table_set_double(t, "mfu_percent", 100 * x->mfu);
@@ -437,7 +441,7 @@ static void full_rows(const struct tried *of, size_t n, double rate, struct aren
         const struct evaluation *x = &of[i].x;
 
         evaluate_row(t, x);
-        table_set_str(t, "recompute", recompute_names[x->plan->job.recompute]);
+        table_set_str(t, "recompute", recompute_of(&x->plan->job));
         table_set_double(t, "tokens_per_s", x->tokens_per_s_per_gpu * x->plan->job.gpus);
         table_set_double(t, "scaling_percent", 100 * (x->tokens_per_s_per_gpu / rate));
     }
@@ -502,7 +506,7 @@ static void print_text(const struct search *s, const struct answer *w, enum tabl
     strbuf_printf(out,
                   "Take %s with --recompute %s on %u %s (%u GPUs): %.1f ms a step, %.1f of "
                   "%.1f GiB.\n",
-                  j->layout, recompute_names[j->recompute], j->nodes, nodes_text(j->nodes), j->gpus,
+                  j->layout, recompute_of(j), j->nodes, nodes_text(j->nodes), j->gpus,
                   (double)x->p.step_ps / 1e9, (double)x->p.memory.driver_bytes / 0x1p30,
                   (double)x->plan->cluster.device.memory_bytes / 0x1p30);
     strbuf_printf(out,
@@ -550,8 +554,7 @@ static void print_nothing(const struct search *s, const struct answer *w, struct
                   "needs %.1f of %.1f GiB%s.\n",
                   (unsigned long long)s->max_nodes, nodes_text(s->max_nodes),
                   (unsigned long long)s->sizes[s->n_sizes - 1], lean->name,
-                  recompute_names[x->plan->job.recompute],
-                  (double)x->p.memory.driver_bytes / 0x1p30,
+                  recompute_of(&x->plan->job), (double)x->p.memory.driver_bytes / 0x1p30,
                   (double)s->s->cluster.device.memory_bytes / 0x1p30,
                   x->fit == FIT_TIGHT ? ", which is tight: less than 5 % head room" : "");
     suggest_fused_loss(lean, out);

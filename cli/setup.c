@@ -29,14 +29,9 @@ static int read_job_file(struct opts *o, struct err *e)
     return status;
 }
 
-static bool sends_as_known(enum framework f)
-{
-    return framework_row(f)->broadcasts;
-}
-
 static int read_job(struct setup *s, struct err *e)
 {
-    const struct job_reading r = {s->opts, &s->model, &s->cluster, sends_as_known};
+    const struct job_reading r = {s->opts, &s->model, &s->cluster};
     enum assign_objective order[4];
     uint32_t n;
 
@@ -240,15 +235,22 @@ static bool one_rank(const struct setup *s)
 static int check_gather(const struct setup *s, const struct job_use *use, size_t n, struct err *e)
 {
     bool sends = false;
+    char known[200];
+    size_t len = 0;
 
     for (size_t i = 0; i < n; i++)
         sends |= use[i].strategy == STRATEGY_OWNER && use[i].refreshes;
     if (opts_get(s->opts, "gather")->set != OPT_FROM_CLI || !s->job.gather_as_framework ||
-        (sends && sends_as_known(s->job.framework)))
+        (sends && framework_row(s->job.framework)->broadcasts))
         return 0;
+    for (int f = 0; f < FRAMEWORK_N; f++)
+        if (framework_row((enum framework)f)->broadcasts)
+            len += (size_t)snprintf(known + len, sizeof(known) - len, "%s%s", len ? " and " : "",
+                                    framework_name((enum framework)f));
     return err_set(e, ERR_INVALID,
-                   "--gather framework has no effect: it is known of fsdp2 and fsdp2-compiled, "
-                   "under zero1-owner and zero2-owner");
+                   "--gather framework has no effect: it is known of %s, under zero1-owner and "
+                   "zero2-owner",
+                   known);
 }
 
 static int check_options(const struct setup *s, const struct job_use *use, size_t n, struct err *e)

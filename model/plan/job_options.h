@@ -69,8 +69,6 @@ struct job_reading {
     const struct opts *opts;
     const struct model *model;
     const struct cluster *cluster; /* a node of it, with as many GPUs as are used */
-    /* It is known how this framework sends owners' updates (sim/framework.h). */
-    bool (*sends_as_known)(enum framework f);
 };
 
 struct job_option {

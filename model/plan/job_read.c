@@ -2,6 +2,7 @@
  * depends on more than what was said of them. */
 #include "model/plan/job_rows.h"
 
+#include "model/plan/frameworks.h"
 #include "model/plan/precision.h"
 
 #include <string.h>
@@ -108,7 +109,7 @@ int job_read_gather(const struct job_reading *r, const struct job_option *o, str
     enum framework f = (enum framework)opts_get(r->opts, "framework")->u64;
 
     (void)e;
-    job_set_gather(j, v->set ? v->u64 : r->sends_as_known(f) ? ALGO_N : ALGO_AUTO);
+    job_set_gather(j, v->set ? v->u64 : framework_row(f)->broadcasts ? ALGO_N : ALGO_AUTO);
     return 0;
 }
 
