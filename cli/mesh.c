@@ -1,61 +1,29 @@
 /* Sharding factors by (ranks in a node) x (nodes), as AMSP writes them (arXiv 2311.00257): of parameters, gradients and
- * optimizer states. A layout and its shard group say them; a mesh of one's own would be one that none of them has. */
+ * optimizer states. A layout and its shard group say them; layout mesh takes them from the job. */
 #include "cli/mesh.h"
 
 #include "layouts/layout.h"
 
 #include <inttypes.h>
-#include <stdio.h>
-#include <string.h>
 
-static const char *const keys[] = {"p", "g", "os"};
-enum { N_KEYS = sizeof(keys) / sizeof(keys[0]) };
-
-/* One of "p=AxB"; returns its key, or N_KEYS. */
-static int read_one(const char *text, size_t len, struct factor *f)
+static int compare(const struct plan *plan, const char *text, struct err *e)
 {
-    char one[40], tail;
+    static const char *const keys[COMPONENT_N] = {"p", "g", "os"};
+    struct factor says[COMPONENT_N];
+    bool said[COMPONENT_N];
 
-    if (len >= sizeof(one))
-        return N_KEYS;
-    memcpy(one, text, len);
-    one[len] = 0;
-    for (int k = 0; k < N_KEYS; k++) {
-        size_t n = strlen(keys[k]);
+    if (mesh_parse(text, says, said, e))
+        return -1;
+    for (int c = 0; c < COMPONENT_N; c++) {
+        const struct factor *has = &plan->factor[c];
 
-        if (!strncmp(one, keys[k], n) && one[n] == '=' &&
-            sscanf(one + n + 1, "%" SCNu32 "x%" SCNu32 "%c", &f->in_node, &f->nodes, &tail) == 2)
-            return k;
+        if (said[c] && (says[c].in_node != has->in_node || says[c].nodes != has->nodes))
+            return err_set(e, ERR_INVALID,
+                           "%s is %" PRIu32 "x%" PRIu32
+                           " under layout '%s'; layout mesh takes factors of your own",
+                           keys[c], has->in_node, has->nodes, plan->layout_full);
     }
-    return N_KEYS;
-}
-
-static int compare(const struct opts *o, const struct plan *plan, const char *text, struct err *e)
-{
-    const struct factor has[N_KEYS] = {plan->factor[PARAM], plan->factor[GRAD],
-                                       plan->factor[STATE]};
-    bool seen[N_KEYS] = {false};
-
-    for (const char *at = text;; at++) {
-        size_t len = strcspn(at, ",");
-        struct factor f;
-        int k = read_one(at, len, &f);
-
-        if (k == N_KEYS || seen[k])
-            return err_set(e, ERR_INVALID, "%s %s: expected p=AxB,g=AxB,os=AxB, each once at most",
-                           opts_said(o, "mesh").s, text);
-        seen[k] = true;
-        if (f.in_node != has[k].in_node || f.nodes != has[k].nodes)
-            return err_set(e, ERR_UNSUPPORTED,
-                           "%s %s: %s is %" PRIu32 "x%" PRIu32
-                           " under layout '%s'; meshes of one's own "
-                           "are not in this version, but for --shard-group",
-                           opts_said(o, "mesh").s, text, keys[k], has[k].in_node, has[k].nodes,
-                           plan->layout_full);
-        at += len;
-        if (!*at)
-            return 0;
-    }
+    return 0;
 }
 
 int mesh_check(const struct opts *o, const struct plan *plan, struct err *e)
@@ -68,7 +36,9 @@ int mesh_check(const struct opts *o, const struct plan *plan, struct err *e)
     if (!v->set)
         return 0;
     arena_init(&a);
-    status = layout_place(&placed, &a, e) || compare(o, &placed, v->text, e) ? -1 : 0;
+    status = layout_place(&placed, &a, e) || compare(&placed, v->text, e)
+                 ? err_prefix(e, "%s %s", opts_said(o, "mesh").s, v->text)
+                 : 0;
     arena_release(&a);
     return status;
 }

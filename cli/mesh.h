@@ -6,7 +6,7 @@
 #include "model/plan/plan.h"
 
 /* `plan` is ready for layout_place(). Nothing where --mesh is not given. ERR_INVALID: no list of p=AxB, g=AxB, os=AxB, a key
- * twice; ERR_UNSUPPORTED: another factor than the layout's. */
+ * twice, another factor than the layout's. */
 int mesh_check(const struct opts *o, const struct plan *plan, struct err *e);
 
 #endif

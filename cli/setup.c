@@ -215,7 +215,11 @@ int setup_plan(const struct setup *s, uint64_t nodes, const char *layout, struct
     *j = s->job;
     j->layout = arena_strdup(a, layout);
     if (resolve_size(s, nodes, j, e) || resolve_batch(s, j, e) ||
-        cluster_resize(&plan->cluster, j->nodes, e) || mesh_check(s->opts, plan, e))
+        cluster_resize(&plan->cluster, j->nodes, e))
+        return -1;
+    if (s->some_take_mesh)
+        j->mesh = opts_get(s->opts, "mesh")->text;
+    else if (mesh_check(s->opts, plan, e))
         return -1;
     j->bucket_bytes =
         opts_get(s->opts, "bucket")->set ? opts_get(s->opts, "bucket")->u64 : job_default_bucket(j);
@@ -293,6 +297,7 @@ int setup_check_used(struct setup *s, const char *const *layouts, size_t n, stru
         use[i] = layout_use(l, st, &s->job, &s->model);
         use[i].one_rank = one_rank(s);
         s->some_have_groups |= layout_has_groups(l, s->job.optimizer);
+        s->some_take_mesh |= l->nested;
     }
     arena_release(&a);
     if (!status)

@@ -15,6 +15,7 @@ struct setup {
     bool
         whole_nodes; /* a size is what setup_plan() is told, whatever a job file says of nodes and GPUs */
     bool some_have_groups; /* of the layouts that setup_check_used() saw: --shard-group is theirs */
+    bool some_take_mesh;   /* ... and --mesh, which the others are then not held to */
 };
 
 /* Read --job, the model and the cluster. On failure nothing is left to release. */

@@ -10,6 +10,7 @@
 const struct layout_alias layout_aliases[] = {{"zero1-owner", "zero1+owner"},
                                               {"zero2-owner", "zero2+owner"},
                                               {"owner", "zero3+owner"},
+                                              {"amsp", "mesh"},
                                               {NULL, NULL}};
 
 static const char *const strategy_names[STRATEGY_N] = {
@@ -252,13 +253,39 @@ static void drop_unused(struct plan *plan, const struct layout *l)
             job_option_make_neutral(o, &plan->job);
 }
 
+/* The job's own, where the layout takes them: what it leaves out is a node's GPUs for parameters, the same for gradients,
+ * all ranks for states. Else the shard group, of what the layout cuts. */
+static int set_factors(struct plan *plan, const struct layout *l, struct arena *a, struct err *e)
+{
+    uint32_t group = plan->job.shard_group ? plan->job.shard_group : plan->world;
+    struct factor all = {(uint32_t)num_min(group, plan->cluster.gpus_per_node),
+                         (uint32_t)num_ceil_div(group, plan->cluster.gpus_per_node)},
+                  *f = plan->factor;
+    bool said[COMPONENT_N] = {false};
+
+    for (int c = 0; c < COMPONENT_N; c++)
+        f[c] = l->cut[c] ? all : (struct factor){1, 1};
+    if (!l->nested) {
+        plan->job.mesh = NULL;
+        return 0;
+    }
+    if (plan->job.mesh && mesh_parse(plan->job.mesh, f, said, e))
+        return -1;
+    if (!said[PARAM])
+        f[PARAM] = said[GRAD] ? f[GRAD] : (struct factor){f[STATE].in_node, 1};
+    if (!said[GRAD])
+        f[GRAD] = f[PARAM];
+    plan->job.mesh = arena_printf(a, "p=%ux%u,g=%ux%u,os=%ux%u", f[PARAM].in_node, f[PARAM].nodes,
+                                  f[GRAD].in_node, f[GRAD].nodes, f[STATE].in_node, f[STATE].nodes);
+    return 0;
+}
+
 int layout_place(struct plan *plan, struct arena *a, struct err *e)
 {
     const struct layout *l;
     const struct model *m = &plan->model;
-    struct factor all, one = {1, 1};
     uint64_t offset = 0;
-    uint32_t unit = MODEL_NONE, group;
+    uint32_t unit = MODEL_NONE;
 
     if (layout_resolve(plan->job.layout, plan->job.optimizer, a, &l, &plan->strategy,
                        &plan->layout_full, e))
@@ -268,12 +295,7 @@ int layout_place(struct plan *plan, struct arena *a, struct err *e)
     drop_unused(plan, l);
     if (layout_groups(l, &plan->job, plan->cluster.gpus_per_node, &plan->job.shard_group, e))
         return -1;
-    group = plan->job.shard_group ? plan->job.shard_group : plan->world;
-    all.in_node = (uint32_t)num_min(group, plan->cluster.gpus_per_node);
-    all.nodes = (uint32_t)num_ceil_div(group, plan->cluster.gpus_per_node);
-    for (int c = 0; c < COMPONENT_N; c++)
-        plan->factor[c] = l->cut[c] ? all : one;
-    if (placement_set_mesh(plan, e))
+    if (set_factors(plan, l, a, e) || placement_set_mesh(plan, e))
         return err_prefix(e, "mesh");
     plan->place = ARENA_NEW(a, struct placement, m->n_tensors);
     for (uint32_t i = 0; i < m->n_tensors; i++) {

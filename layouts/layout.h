@@ -25,6 +25,7 @@ struct layout {
     enum place_rule rule;   /* how tensors are cut that no rank owns */
     enum group_rule groups;
     bool cut[COMPONENT_N];    /* over the shard group; else whole on every rank */
+    bool nested;              /* by the factors of job.mesh instead, which nest */
     bool buckets;             /* whole gradients are reduced in calls of job.bucket_bytes */
     enum stream level_stream; /* of what follows the reduction in the last micro-batch */
 };

@@ -57,7 +57,17 @@ static const struct layout rows[] = {
      CUTS_ALL,
      .groups = GROUPS_NODE,
      .level_stream = STREAM_REDUCE},
+    /* AMSP's independent factors (arXiv 2311.00257), Megatron's HFSDP: reduced over the parts of the gradients in every
+     * micro-batch, over the rest of the states' in the last. */
+    {.name = "mesh",
+     .line = "parameters, gradients and states cut by nested factors of their own (--mesh; AMSP)",
+     .strategy = STRATEGY_GATHER,
+     .allowed = 1u << STRATEGY_GATHER,
+     .rule = PLACE_CHUNK,
+     .cut = {[PARAM] = true, [GRAD] = true, [STATE] = true},
+     .nested = true,
+     .level_stream = STREAM_ALL_REDUCE},
 };
 
 const struct layout *const layouts_all[] = {&rows[0], &rows[1], &rows[2], &rows[3],
-                                            &rows[4], &rows[5], NULL};
+                                            &rows[4], &rows[5], &rows[6], NULL};

@@ -150,9 +150,9 @@ static const struct job_option job_options[] = {
              .dflt = "flops,bytes", .help = "what the planner minimises, in order"},
      .group = GROUP_OWNERS, AT(objective), USE(owners), .always = true, .exec = EXEC_ALL},
     {.opt = {.name = "mesh", TEXT("p=AxB,..."), .dflt_note = "from the layout",
-             .help = "sharding factors as GPUs in a node x nodes, which must be the layout's: "
-                     "p=8x1,g=8x1,os=8x1"},
-     .group = GROUP_LAYOUT, AT(mesh), USE(always), CHECK(mesh), READ(with_size),
+             .help = "sharding factors of parameters, gradients and states, each GPUs in a node x "
+                     "nodes: layout mesh takes them, other layouts must have them"},
+     .group = GROUP_LAYOUT, AT(mesh), USE(always), READ(with_size), .exec = EXEC_ALL,
      .band = BAND_BESIDE},
     {.opt = {.name = "shard-group", .type = OPT_COUNT, .meta = "G",
              .dflt_note = "from the layout", .min = 1, .max = CLUSTER_MAX_RANKS,

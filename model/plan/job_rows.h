@@ -30,7 +30,6 @@ JOB_USES(JOB_USE_FUNCTION)
 int job_check_master(const struct job *j, const struct cluster *c, struct err *e);
 int job_check_fp8(const struct job *j, const struct cluster *c, struct err *e);
 int job_check_overlap_reduce(const struct job *j, const struct cluster *c, struct err *e);
-int job_check_mesh(const struct job *j, const struct cluster *c, struct err *e);
 int job_check_tp(const struct job *j, const struct cluster *c, struct err *e);
 int job_check_pp(const struct job *j, const struct cluster *c, struct err *e);
 int job_check_ep(const struct job *j, const struct cluster *c, struct err *e);

@@ -145,12 +145,6 @@ int job_check_overlap_reduce(const struct job *j, const struct cluster *c, struc
                : 0;
 }
 
-int job_check_mesh(const struct job *j, const struct cluster *c, struct err *e)
-{
-    (void)c;
-    return j->mesh ? err_set(e, ERR_UNSUPPORTED, "this version has the layout's mesh alone") : 0;
-}
-
 static int one(uint32_t degree, const char *what, struct err *e)
 {
     return degree == 1 ? 0

@@ -3,6 +3,47 @@
 #include "core/num.h"
 
 #include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+static const char *const keys[] = {"p", "g", "os"};
+
+static int parse_one(const char *text, size_t len, struct factor *f)
+{
+    char one[40], tail;
+
+    if (len >= sizeof(one))
+        return -1;
+    memcpy(one, text, len);
+    one[len] = 0;
+    for (int k = 0; k < 3; k++) {
+        size_t n = strlen(keys[k]);
+        struct factor x;
+
+        if (!strncmp(one, keys[k], n) && one[n] == '=' &&
+            sscanf(one + n + 1, "%" SCNu32 "x%" SCNu32 "%c", &x.in_node, &x.nodes, &tail) == 2) {
+            f[k] = x;
+            return k;
+        }
+    }
+    return -1;
+}
+
+int mesh_parse(const char *text, struct factor f[3], bool said[3], struct err *e)
+{
+    memset(said, 0, 3 * sizeof(*said));
+    for (const char *at = text;; at++) {
+        size_t len = strcspn(at, ",");
+        int k = parse_one(at, len, f);
+
+        if (k < 0 || said[k])
+            return err_set(e, ERR_INVALID, "expected p=AxB,g=AxB,os=AxB, each once at most");
+        said[k] = true;
+        at += len;
+        if (!*at)
+            return 0;
+    }
+}
 
 static void set_axis(struct mesh *m, enum axis a, uint32_t in, uint32_t in_stride, uint32_t nodes,
                      uint32_t node_stride)
@@ -22,7 +63,6 @@ void mesh_neighbours(struct mesh *m, uint32_t world, enum axis of, uint32_t n)
 int mesh_nested(struct mesh *m, uint32_t world, uint32_t gpus_per_node, const struct factor cut[3],
                 struct err *e)
 {
-    static const char *const what[] = {"p", "g", "os"};
     uint32_t node = (uint32_t)num_min(world, gpus_per_node), nodes = world / node;
     struct factor inner = {1, 1}, outer;
 
@@ -40,7 +80,7 @@ int mesh_nested(struct mesh *m, uint32_t world, uint32_t gpus_per_node, const st
                 return err_set(e, ERR_INVALID,
                                "%s=%" PRIu32 "x%" PRIu32 " is no multiple of %s=%" PRIu32
                                "x%" PRIu32 " in each direction",
-                               what[k], outer.in_node, outer.nodes, k ? what[k - 1] : "1x1",
+                               keys[k], outer.in_node, outer.nodes, k ? keys[k - 1] : "1x1",
                                inner.in_node, inner.nodes);
             return err_set(e, ERR_INVALID,
                            "os=%" PRIu32 "x%" PRIu32 " does not divide %" PRIu32

@@ -13,6 +13,7 @@
 
 #include "core/err.h"
 
+#include <stdbool.h>
 #include <stdint.h>
 
 enum axis { AXIS_D0, AXIS_D1, AXIS_D2, AXIS_D3, AXIS_N };
@@ -45,6 +46,10 @@ void mesh_neighbours(struct mesh *m, uint32_t world, enum axis of, uint32_t n);
  * fill their nodes. */
 int mesh_nested(struct mesh *m, uint32_t world, uint32_t gpus_per_node, const struct factor cut[3],
                 struct err *e);
+
+/* Reads "p=AxB,g=AxB,os=AxB", each once at most and in any order; `said` tells which are there, the others are left as
+ * they are. ERR_INVALID. */
+int mesh_parse(const char *text, struct factor f[3], bool said[3], struct err *e);
 
 /* Ranks of a group over these axes. */
 uint32_t mesh_size(const struct mesh *m, axis_set over);

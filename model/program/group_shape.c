@@ -57,7 +57,12 @@ static bool first_says_all(const struct program *p, const struct group *g)
 {
     uint32_t gpn = p->gpus_per_node, by = group_contiguous(g) ? g->n_members : g->stride[0];
 
-    return g->members || (g->n_axes == 1 && (by % gpn == 0 || gpn % by == 0));
+    if (g->members || g->n_axes == 1)
+        return g->members || by % gpn == 0 || gpn % by == 0;
+    for (uint32_t k = 0; k < g->n_axes; k++) /* each inside nodes, or over whole ones */
+        if (g->stride[k] % gpn && gpn % (g->stride[k] * g->size[k]))
+            return false;
+    return true;
 }
 
 struct group_shape group_shape(const struct program *p, const struct group *g)
