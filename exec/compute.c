@@ -1,4 +1,4 @@
-/* Forward and backward kernels: an operation's operands, in the order in which layouts/step.c lists them, become the
+/* Forward and backward kernels: an operation's operands, in the order in which layouts/passes.c lists them, become the
  * arguments of kernels/kernels.h.
  *   forward    read: inputs, weight, bias; write: output
  *   dgrad      read: d(output), weight, bias; add: d(input)

@@ -34,7 +34,6 @@ static uint64_t state_elements(const struct plan *plan, const struct held_tensor
 void held_init(struct held *h, const struct plan *plan, const struct program *p, uint32_t rank,
                struct arena *a)
 {
-
     *h = (struct held){.t = ARENA_NEW(a, struct held_tensor, p->model->n_tensors)};
     mark_matrices(h, p);
     for (uint32_t i = 0; i < p->model->n_tensors; i++) {

@@ -2,7 +2,7 @@
  *
  * The walk is program_walk(): the same instances in the same order as the simulator sees. Before an operation its buffers
  * are reserved (zeroed) and its stream waits for the events of what it waits for, after it others are released; what an
- * operation does is in compute.c (kernels), move.c (collectives) and update.c (optimizers). All of it is issued on the
+ * operation does is in compute.c (kernels), move.c (collectives) and update.c (optimizers); start.c begins and ends a run. All of it is issued on the
  * operation's stream of a backend (exec/backend.h), which does it when it likes within that order: pointers here are the
  * backend's, and are not looked at.
  */
@@ -143,6 +143,11 @@ int exec_loss(struct exec_run *r, double *loss, struct err *e);
 
 /* ---- inside exec/ ---- */
 
+/* live.c: every resident buffer, zeroed; what an operation's start reserves, zeroed, and its end releases; all that is left. */
+void run_reserve_resident(struct exec_run *r);
+void run_lives_begin(struct exec_run *r, const struct op *o, const struct instance *i);
+void run_lives_end(struct exec_run *r, const struct op *o, const struct instance *i);
+void run_release_all(struct exec_run *r);
 /* At least n bytes of the stream at work, kept for later operations of it; contents undefined. PACK: what collectives move,
  * and tokens; FP32: the optimizer's, from the products of an item to its update. */
 void *run_scratch(struct exec_run *r, int which, size_t n);

@@ -42,11 +42,11 @@ planted() { # header pattern line name source...
 }
 planted model/tensors/model.h 'X(OPTIMIZER_NORMUON, normuon)' '    X(OPTIMIZER_PLANTED, planted) \' planted model/plan/optimizers.c
 planted model/plan/job.h 'X(ALGO_TREE, tree)' '    X(ALGO_PLANTED, planted) \' planted model/plan/segment_algo.c \
-    sim/collective.c model/program/traffic_segments.c exec/collective.c
+    sim/collective.c model/program/traffic_segments.c exec/collective_segments.c
 planted model/plan/job.h 'X(FRAMEWORK_MEGATRON, "megatron")' '    X(FRAMEWORK_PLANTED, "planted") \' FRAMEWORK_PLANTED \
     model/plan/frameworks.c sim/framework.c
 planted model/plan/plan.h 'X(STRATEGY_GATHER, "gather")' '    X(STRATEGY_PLANTED, "planted") \' STRATEGY_PLANTED \
-    layouts/layout.c layouts/loads.c layouts/zero3.c
+    layouts/layout.c layouts/loads.c
 
 # Who names an optimizer: the list and the rows, exec's table of functions, and data (what was measured, and with what).
 grep -nE 'OPTIMIZER_(MUON|NORMUON|SHAMPOO|SOAP|ADAMW|LION)' model/*/*.[ch] layouts/*.[ch] planner/*.[ch] sim/*.[ch] exec/*.[ch] \
