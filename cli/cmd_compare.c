@@ -1,7 +1,7 @@
 /* ballast compare: one row a layout - the main job. */
 #include "cli/command.h"
 #include "cli/commands.h"
-#include "cli/evaluate.h"
+#include "cli/metrics.h"
 #include "cli/output.h"
 #include "cli/plot.h"
 #include "cli/setup.h"
@@ -47,19 +47,6 @@ static int run_block(const struct setup *s, uint64_t nodes, const char *const *l
             b->best = &b->x[i];
     }
     return 0;
-}
-
-static void print_table(const struct table_col *cols, size_t n_cols,
-                        void (*row)(struct table *, const struct evaluation *),
-                        const struct block *b, enum table_format f, struct strbuf *out)
-{
-    struct table t;
-
-    table_init(&t, cols, n_cols);
-    for (size_t i = 0; i < b->n; i++)
-        row(&t, &b->x[i]);
-    table_print(&t, f, out);
-    table_release(&t);
 }
 
 /* The second best and what it lacks, in a line. */
@@ -117,13 +104,7 @@ static void print_blocks(const struct block *b, size_t n, enum table_format f, s
             strbuf_puts(out, "\n");
         evaluate_title(b[i].x[0].plan, out);
         strbuf_puts(out, "\n");
-        print_table(evaluate_cols, evaluate_cols_n, evaluate_row, &b[i], f, out);
-        strbuf_puts(out, "\n");
-        print_table(evaluate_time_cols, evaluate_time_cols_n, evaluate_time_row, &b[i], f, out);
-        strbuf_puts(out, "\n");
-        print_table(evaluate_memory_cols, evaluate_memory_cols_n, evaluate_memory_row, &b[i], f,
-                    out);
-        strbuf_puts(out, "\n");
+        metric_print_views(b[i].x, b[i].n, f, out);
         advise(&b[i], out);
         say_stock(&b[i], out);
         for (size_t k = 0; k < b[i].n; k++)
@@ -140,12 +121,12 @@ static void print_blocks(const struct block *b, size_t n, enum table_format f, s
 static int print_rows(const struct block *b, size_t n, enum table_format f, int argc, char **argv,
                       struct strbuf *out)
 {
-    struct table t;
+    struct metric_table t;
 
-    table_init(&t, evaluate_cols, evaluate_cols_n);
+    metric_table_rows(&t, METRIC_IN_ROWS);
     for (size_t i = 0; i < n; i++)
         for (size_t k = 0; k < b[i].n; k++)
-            evaluate_row(&t, &b[i].x[k]);
+            metric_table_add(&t, &b[i].x[k]);
     if (f == TABLE_AS_JSON) {
         cJSON *doc = output_document("ballast-compare", 1, argc, argv), *best;
         const struct plan *plan = b[0].x[0].plan;
@@ -160,14 +141,14 @@ static int print_rows(const struct block *b, size_t n, enum table_format f, int 
             json_add_u64(o, "gpus", b[i].x[0].plan->job.gpus);
             json_add_str(o, "layout", b[i].best ? b[i].best->plan->job.layout : NULL);
         }
-        json_add_tree(doc, "rows", table_to_json(&t));
+        json_add_tree(doc, "rows", table_to_json(&t.t));
         json_print(doc, true, out);
         strbuf_puts(out, "\n");
         json_free(doc);
     } else {
-        table_print(&t, f, out);
+        table_print(&t.t, f, out);
     }
-    table_release(&t);
+    metric_table_release(&t);
     return 0;
 }
 

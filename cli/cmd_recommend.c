@@ -1,7 +1,7 @@
 /* ballast recommend: the smallest cluster on which a step fits, the fastest way to run it there, and what more nodes give. */
 #include "cli/command.h"
 #include "cli/commands.h"
-#include "cli/evaluate.h"
+#include "cli/metrics.h"
 #include "cli/output.h"
 #include "cli/progress.h"
 #include "cli/step_band.h"
@@ -364,105 +364,62 @@ static int fill(struct search *s, size_t index, struct answer *w, struct err *e)
     return status;
 }
 
-/* Columns of the two tables for reading. */
-enum { OF_SIZES = 1, OF_LAYOUTS = 2, OF_BOTH = 3, IF_PRICED = 4 };
-static const struct shown {
-    struct table_col col;
-    int in;
-} shown[] = {
-    {{"nodes", "nodes", TABLE_INT, 0, TABLE_AUTO}, OF_SIZES},
-    {{"gpus", "GPUs", TABLE_INT, 0, TABLE_AUTO}, OF_SIZES},
-    {{"layout", "layout", TABLE_TEXT, 0, TABLE_AUTO}, OF_BOTH},
-    {{"recompute", "recompute", TABLE_TEXT, 0, TABLE_AUTO}, OF_BOTH},
-    {{"step_ms", "step ms", TABLE_FIXED, 1, TABLE_AUTO}, OF_BOTH},
-    {{"memory_gib", "GiB", TABLE_GIB, 1, TABLE_AUTO}, OF_BOTH},
-    {{"fit", "fits", TABLE_TEXT, 0, TABLE_AUTO}, OF_LAYOUTS},
-    {{"mfu_percent", "MFU %", TABLE_FIXED, 1, TABLE_AUTO}, OF_BOTH},
-    {{"tokens_per_s_per_gpu", "tok/s/GPU", TABLE_FIXED, 0, TABLE_AUTO}, OF_BOTH},
-    {{"tokens_per_s", "tok/s", TABLE_COUNT, 0, TABLE_AUTO}, OF_SIZES},
-    {{"scaling_percent", "scaling %", TABLE_FIXED, 1, TABLE_AUTO}, OF_SIZES},
-    {{"usd_per_million_tokens", "$/Mtok", TABLE_FIXED, 3, TABLE_AUTO}, OF_BOTH | IF_PRICED},
-    {{"error_percent", "+-%", TABLE_FIXED, 0, TABLE_AUTO}, OF_BOTH},
-    {{"bottleneck", "limited by", TABLE_TEXT, 0, TABLE_AUTO}, OF_LAYOUTS},
+/* The two tables for people: sizes, and layouts on the smallest one. */
+static const enum metric_id size_view[] = {
+    METRIC_nodes,
+    METRIC_gpus,
+    METRIC_layout,
+    METRIC_recompute,
+    METRIC_step_ms,
+    METRIC_memory_gib,
+    METRIC_mfu_percent,
+    METRIC_tokens_per_s_per_gpu,
+    METRIC_tokens_per_s,
+    METRIC_scaling_percent,
+    METRIC_usd_per_million_tokens,
+    METRIC_error_percent,
 };
-enum { N_SHOWN = sizeof(shown) / sizeof(shown[0]) };
-
-static bool has_column(const struct table *t, const char *key)
-{
-    for (size_t i = 0; i < t->n_cols; i++)
-        if (!strcmp(t->cols[i].key, key))
-            return true;
-    return false;
-}
+static const enum metric_id layout_view[] = {
+    METRIC_layout,
+    METRIC_recompute,
+    METRIC_step_ms,
+    METRIC_memory_gib,
+    METRIC_fit,
+    METRIC_mfu_percent,
+    METRIC_tokens_per_s_per_gpu,
+    METRIC_usd_per_million_tokens,
+    METRIC_error_percent,
+    METRIC_bottleneck,
+};
+enum {
+    MAX_VIEW = sizeof(size_view) / sizeof(*size_view),
+    N_LAYOUT_VIEW = sizeof(layout_view) / sizeof(*layout_view)
+};
 
 /* `rate`: tokens a second and GPU at the smallest size. */
-static void row(struct table *t, const struct evaluation *x, double rate)
+static void fill_table(struct metric_table *t, const struct tried *of, size_t n, double rate)
 {
-    const struct plan *p = x->plan;
-
-    table_row(t);
-    if (has_column(t, "nodes")) {
-        table_set_u64(t, "nodes", p->job.nodes);
-        table_set_u64(t, "gpus", p->job.gpus);
-        table_set_u64(t, "tokens_per_s", (uint64_t)(x->tokens_per_s_per_gpu * p->job.gpus + 0.5));
-        table_set_double(t, "scaling_percent", 100 * (x->tokens_per_s_per_gpu / rate));
-    } else {
-        table_set_str(t, "fit", fit_name(x->fit));
-        table_set_str(t, "bottleneck", x->bottleneck);
-    }
-    table_set_str(t, "layout", p->job.layout);
-    table_set_str(t, "recompute", recompute_of(&p->job));
-    table_set_double(t, "step_ms", (double)x->p.step_ps / 1e9);
-    table_set_u64(t, "memory_gib", x->p.memory.driver_bytes);
-    table_set_double(t, "mfu_percent", 100 * x->mfu);
-    table_set_double(t, "tokens_per_s_per_gpu", x->tokens_per_s_per_gpu);
-    if (has_column(t, "usd_per_million_tokens"))
-        table_set_double(t, "usd_per_million_tokens", evaluate_usd_per_mtok(x));
-    table_set_double(t, "error_percent", step_band(p).percent);
-}
-
-/* Scripts get every column of sim and compare, and what this command adds. */
-static const struct table_col more[] = {
-    {"recompute", NULL, TABLE_TEXT, 0, TABLE_AUTO},
-    {"tokens_per_s", NULL, TABLE_FIXED, 0, TABLE_AUTO},
-    {"scaling_percent", NULL, TABLE_FIXED, 1, TABLE_AUTO},
-};
-enum { N_MORE = sizeof(more) / sizeof(more[0]) };
-
-static void full_rows(const struct tried *of, size_t n, double rate, struct arena *a,
-                      struct table *t)
-{
-    struct table_col *cols = ARENA_NEW(a, struct table_col, evaluate_cols_n + N_MORE);
-
-    memcpy(cols, more, sizeof(more)); /* objects stay last */
-    memcpy(cols + N_MORE, evaluate_cols, evaluate_cols_n * sizeof(*cols));
-    table_init(t, cols, evaluate_cols_n + N_MORE);
-    for (size_t i = 0; i < n; i++) {
-        const struct evaluation *x = &of[i].x;
-
-        evaluate_row(t, x);
-        table_set_str(t, "recompute", recompute_of(&x->plan->job));
-        table_set_double(t, "tokens_per_s", x->tokens_per_s_per_gpu * x->plan->job.gpus);
-        table_set_double(t, "scaling_percent", 100 * (x->tokens_per_s_per_gpu / rate));
-    }
-}
-
-static void print_table(const struct tried *of, size_t n, int in, enum table_format f, double rate,
-                        struct strbuf *out)
-{
-    struct table_col cols[N_SHOWN];
-    bool priced = of[0].x.plan->job.price_per_gpu_hour > 0;
-    size_t k = 0;
-    struct table t;
-
-    for (size_t i = 0; i < N_SHOWN; i++)
-        if (shown[i].in & in && (priced || !(shown[i].in & IF_PRICED)))
-            cols[k++] = shown[i].col;
-    table_init(&t, cols, k);
+    t->base_rate = rate;
     for (size_t i = 0; i < n; i++)
-        row(&t, &of[i].x, rate);
-    table_print(&t, f, out);
-    table_release(&t);
+        metric_table_add(t, &of[i].x);
+}
+
+/* Without a price no column of it. */
+static void print_view(const enum metric_id *view, size_t n_view, const struct tried *of, size_t n,
+                       enum table_format f, double rate, struct strbuf *out)
+{
+    bool priced = of[0].x.plan->job.price_per_gpu_hour > 0;
+    enum metric_id ids[MAX_VIEW];
+    struct metric_table t;
+    size_t k = 0;
+
+    for (size_t i = 0; i < n_view; i++)
+        if (priced || view[i] != METRIC_usd_per_million_tokens)
+            ids[k++] = view[i];
+    metric_table_view(&t, ids, k, NULL);
+    fill_table(&t, of, n, rate);
+    table_print(&t.t, f, out);
+    metric_table_release(&t);
 }
 
 static const char *nodes_text(uint64_t n)
@@ -498,9 +455,9 @@ static void print_text(const struct search *s, const struct answer *w, enum tabl
 
     evaluate_title(x->plan, out);
     strbuf_printf(out, "\nThe smallest size that holds it, and at least twice the nodes each:\n\n");
-    print_table(w->size, w->n, OF_SIZES, f, rate, out);
+    print_view(size_view, MAX_VIEW, w->size, w->n, f, rate, out);
     strbuf_printf(out, "\nOn %u %s, the best of each layout:\n\n", j->nodes, nodes_text(j->nodes));
-    print_table(w->layout, w->n_layouts, OF_LAYOUTS, f, rate, out);
+    print_view(layout_view, N_LAYOUT_VIEW, w->layout, w->n_layouts, f, rate, out);
     strbuf_puts(out, "\n");
     print_left_out(s, w, out);
     strbuf_printf(out,
@@ -565,10 +522,12 @@ static void print_rows(const struct search *s, const struct answer *w, enum tabl
                        int argc, char **argv, struct strbuf *out)
 {
     double rate = w->n ? w->size[0].x.tokens_per_s_per_gpu : 0;
-    struct table sizes, layouts;
+    struct metric_table sizes, layouts;
 
-    full_rows(w->size, w->n, rate, s->a, &sizes);
-    full_rows(w->layout, w->n_layouts, rate, s->a, &layouts);
+    metric_table_rows(&sizes, METRIC_IN_ROWS | METRIC_IN_RECOMMEND);
+    metric_table_rows(&layouts, METRIC_IN_ROWS | METRIC_IN_RECOMMEND);
+    fill_table(&sizes, w->size, w->n, rate);
+    fill_table(&layouts, w->layout, w->n_layouts, rate);
     if (f == TABLE_AS_JSON) {
         cJSON *doc = output_document("ballast-recommend", 1, argc, argv), *big;
 
@@ -577,8 +536,8 @@ static void print_rows(const struct search *s, const struct answer *w, enum tabl
         json_add_u64(doc, "max_nodes", s->max_nodes);
         json_add_u64(doc, "sizes", s->n_sizes);
         json_add_u64(doc, "simulated", s->n_simulated);
-        json_add_tree(doc, "rows", table_to_json(&sizes));
-        json_add_tree(doc, "layouts", table_to_json(&layouts));
+        json_add_tree(doc, "rows", table_to_json(&sizes.t));
+        json_add_tree(doc, "layouts", table_to_json(&layouts.t));
         big = json_add_array(doc, "too_big");
         for (size_t i = 0; i < w->n_too_big; i++) {
             cJSON *o = json_add_object(big, NULL);
@@ -590,10 +549,10 @@ static void print_rows(const struct search *s, const struct answer *w, enum tabl
         strbuf_puts(out, "\n");
         json_free(doc);
     } else {
-        table_print(&sizes, f, out);
+        table_print(&sizes.t, f, out);
     }
-    table_release(&sizes);
-    table_release(&layouts);
+    metric_table_release(&sizes);
+    metric_table_release(&layouts);
 }
 
 /* The layouts asked for, or all of the default ones that this optimizer has and tells apart. */

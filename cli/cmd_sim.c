@@ -1,8 +1,8 @@
 /* ballast sim: one layout in detail. */
 #include "cli/command.h"
 #include "cli/commands.h"
-#include "cli/evaluate.h"
 #include "cli/explain.h"
+#include "cli/metrics.h"
 #include "cli/output.h"
 #include "cli/step_band.h"
 #include "layouts/layout.h"
@@ -98,18 +98,6 @@ static int get_plan(struct setup *s, const struct opts *o, struct plan *plan, st
                : 0;
 }
 
-static void one_table(const struct table_col *cols, size_t n,
-                      void (*row)(struct table *, const struct evaluation *),
-                      const struct evaluation *x, enum table_format f, struct strbuf *out)
-{
-    struct table t;
-
-    table_init(&t, cols, n);
-    row(&t, x);
-    table_print(&t, f, out);
-    table_release(&t);
-}
-
 static void print_use(const struct evaluation *x, struct strbuf *out)
 {
     static const struct {
@@ -145,12 +133,7 @@ static void print_text(const struct evaluation *x, enum table_format f, struct s
 
     evaluate_title(x->plan, out);
     strbuf_puts(out, "\n");
-    one_table(evaluate_cols, evaluate_cols_n, evaluate_row, x, f, out);
-    strbuf_puts(out, "\n");
-    one_table(evaluate_time_cols, evaluate_time_cols_n, evaluate_time_row, x, f, out);
-    strbuf_puts(out, "\n");
-    one_table(evaluate_memory_cols, evaluate_memory_cols_n, evaluate_memory_row, x, f, out);
-    strbuf_puts(out, "\n");
+    metric_print_views(x, 1, f, out);
     print_use(x, out);
     strbuf_printf(out,
                   "memory peaks on rank %u at %.1f ms in %s of unit %s;\nthe emptiest rank peaks "
@@ -173,18 +156,28 @@ static void print_text(const struct evaluation *x, enum table_format f, struct s
                       *band.missing ? "; " : "", band.missing);
 }
 
+static void print_csv(const struct evaluation *x, struct strbuf *out)
+{
+    struct metric_table t;
+
+    metric_table_rows(&t, METRIC_IN_ROWS);
+    metric_table_add(&t, x);
+    table_print(&t.t, TABLE_AS_CSV, out);
+    metric_table_release(&t);
+}
+
 /* `why` may be NULL. */
 static void print_json(const struct evaluation *x, const struct explanation *why, int argc,
                        char **argv, struct strbuf *out)
 {
     cJSON *doc = output_document("ballast-sim", 1, argc, argv), *busy;
-    struct table t;
+    struct metric_table t;
 
-    table_init(&t, evaluate_cols, evaluate_cols_n);
-    evaluate_row(&t, x);
+    metric_table_rows(&t, METRIC_IN_ROWS);
+    metric_table_add(&t, x);
     json_add_str(doc, "model", x->plan->model.name);
     json_add_str(doc, "cluster", x->plan->cluster.name);
-    json_add_tree(doc, "rows", table_to_json(&t));
+    json_add_tree(doc, "rows", table_to_json(&t.t));
     busy = json_add_object(doc, "busy");
     for (int i = 0; i < RESOURCE_N; i++)
         json_add_double(busy, sim_resource_name((enum sim_resource)i), x->p.busy[i]);
@@ -198,7 +191,7 @@ static void print_json(const struct evaluation *x, const struct explanation *why
     json_print(doc, true, out);
     strbuf_puts(out, "\n");
     json_free(doc);
-    table_release(&t);
+    metric_table_release(&t);
 }
 
 static int simulate(struct setup *s, const struct opts *o, int argc, char **argv,
@@ -230,7 +223,7 @@ static int simulate(struct setup *s, const struct opts *o, int argc, char **argv
     if (f == TABLE_AS_JSON)
         print_json(&x, explain ? &why : NULL, argc, argv, out);
     else if (f == TABLE_AS_CSV)
-        one_table(evaluate_cols, evaluate_cols_n, evaluate_row, &x, f, out);
+        print_csv(&x, out);
     else if (!explain || f == TABLE_AS_TABLE)
         print_text(&x, f, out);
     if (explain && f == TABLE_AS_MD) {

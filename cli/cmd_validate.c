@@ -148,7 +148,7 @@ static void fill_step(struct table *t, const struct step_set *set, const struct 
     table_set_str(t, "id", m->id);
     table_set_str(t, "model", m->model);
     table_set_str(t, "layout", m->layout);
-    table_set_str(t, "metric", step_metric_names[m->metric]);
+    table_set_str(t, "metric", metric(m->metric)->col.key);
     table_set_double(t, "measured", m->value);
     if (!m->skipped) {
         table_set_double(t, "predicted", m->predicted);
@@ -205,14 +205,14 @@ static struct score score_table(const struct coll_table *c)
     return s;
 }
 
-static struct score score_steps(const struct validation *v, int metric)
+static struct score score_steps(const struct validation *v, enum metric_id metric)
 {
     struct score s = {0};
 
     for (size_t i = 0; i < v->steps.n; i++) {
         const struct step_row *r = &v->steps.rows[i];
 
-        if ((int)r->metric != metric)
+        if (r->metric != metric)
             continue;
         s.skipped += r->skipped != NULL;
         s.distrusted += !r->skipped && r->distrust;
@@ -237,10 +237,10 @@ static void fill_scores(const struct validation *v, struct table *sums)
         score_merge(&all, &s);
     }
     for (int k = 0; k < STEP_METRIC_N; k++) {
-        struct score s = score_steps(v, k);
+        struct score s = score_steps(v, step_metrics[k]);
 
         if (s.n[SCORE_ALL] + s.skipped + s.distrusted)
-            score_row(sums, step_metric_names[k], &s, false);
+            score_row(sums, metric(step_metrics[k])->col.key, &s, false);
         score_merge(&all, &s);
     }
     score_row(sums, "overall", &all, v->n_tables > 0);

@@ -1,4 +1,4 @@
-/* cli/evaluate.h - one plan, lowered and simulated; and its row, as every command prints it (docs/METRICS.md). */
+/* cli/evaluate.h - one plan, lowered and simulated (its columns: cli/metrics.h). */
 #ifndef BALLAST_CLI_EVALUATE_H
 #define BALLAST_CLI_EVALUATE_H
 
@@ -27,20 +27,6 @@ int evaluate(struct plan *plan, const struct sim_options *o, struct arena *a,
 
 /* Simulated step time of a candidate, for --objective time. */
 extern const struct planner_time evaluate_time;
-
-extern const struct table_col evaluate_cols[];
-extern const size_t evaluate_cols_n;
-void evaluate_row(struct table *t, const struct evaluation *x);
-
-/* Memory by part of the fullest rank, one row a layout; the widths of the plot's bars. */
-extern const struct table_col evaluate_memory_cols[];
-extern const size_t evaluate_memory_cols_n;
-void evaluate_memory_row(struct table *t, const struct evaluation *x);
-
-/* Step time by cause (kernels, then waiting), bytes and balance, for the text table. */
-extern const struct table_col evaluate_time_cols[];
-extern const size_t evaluate_time_cols_n;
-void evaluate_time_row(struct table *t, const struct evaluation *x);
 
 /* Ranks that update no matrix while others do. */
 uint32_t evaluate_idle_ranks(const struct plan *plan);

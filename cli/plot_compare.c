@@ -1,23 +1,23 @@
 #include "cli/plot.h"
 
+#include "cli/metrics.h"
 #include "core/units.h"
 #include "model/plan/optimizers.h"
 
 #include <string.h>
 
-/* Okabe and Ito's colours, which colour-blind readers can tell apart, and tints of them. */
-static const char *const time_colours[TIME_N] = {"#0072B2", "#56B4E9", "#B3D4EA", "#009E73",
-                                                 "#E69F00", "#D55E00", "#CC79A7"};
-static const char *const time_titles[TIME_N] = {"GEMM",
-                                                "attention",
-                                                "elementwise",
-                                                "optimizer arithmetic",
-                                                "waiting: gather",
-                                                "waiting: reduce",
-                                                "waiting: refresh"};
-static const char *const part_colours[MEM_PART_N] = {"#0072B2", "#D55E00", "#009E73", "#66C2A5",
-                                                     "#E69F00", "#56B4E9", "#CC79A7", "#F0E442",
-                                                     "#999999", "#CCCCCC"};
+/* Stacked bars: metrics, each times `scale`. */
+struct stack {
+    const char *name;
+    const enum metric_id *bars;
+    int n;
+    double scale;
+};
+
+static double value(const struct stack *k, int bar, const struct evaluation *x)
+{
+    return metric_number(k->bars[bar], x) / k->scale;
+}
 
 /* Layout names are ours: nothing in them is special. */
 static void label(struct strbuf *b, const struct evaluation *x, bool with_nodes)
@@ -29,41 +29,21 @@ static void label(struct strbuf *b, const struct evaluation *x, bool with_nodes)
     strbuf_putc(b, '"');
 }
 
-static double time_s(const struct evaluation *x, int k)
-{
-    return (double)x->p.time_ps[k] / 1e12;
-}
-
-static double time_ms(const struct evaluation *x, int k)
-{
-    return (double)x->p.time_ps[k] / 1e9;
-}
-
-/* As the driver sees it: what fragmentation costs counts as context. */
-static double part_value(const struct evaluation *x, int k)
-{
-    double v = (double)x->p.memory.parts[k];
-
-    if (k == MEM_CONTEXT)
-        v = (double)x->p.memory.driver_bytes - (double)x->p.memory.peak_bytes;
-    return v / 0x1p30;
-}
-
-static void data(struct strbuf *b, const char *name, const struct evaluation *const *x, size_t n,
-                 int columns, double (*value)(const struct evaluation *, int), const char *total)
+static void data(struct strbuf *b, const struct stack *bars, const struct evaluation *const *x,
+                 size_t n, const char *total)
 {
     bool with_nodes = false;
 
     for (size_t i = 1; i < n; i++)
         with_nodes |= x[i]->plan->job.nodes != x[0]->plan->job.nodes;
-    strbuf_printf(b, "$%s << EOD\n", name);
+    strbuf_printf(b, "$%s << EOD\n", bars->name);
     for (size_t i = 0; i < n; i++) {
         double sum = 0;
 
         label(b, x[i], with_nodes);
-        for (int k = 0; k < columns; k++) {
-            strbuf_printf(b, " %.6g", value(x[i], k));
-            sum += value(x[i], k);
+        for (int k = 0; k < bars->n; k++) {
+            strbuf_printf(b, " %.6g", value(bars, k, x[i]));
+            sum += value(bars, k, x[i]);
         }
         strbuf_printf(b, " %.6g \"", sum);
         strbuf_printf(b, total, sum);
@@ -72,46 +52,35 @@ static void data(struct strbuf *b, const char *name, const struct evaluation *co
     strbuf_puts(b, "EOD\n");
 }
 
-static bool any(const struct evaluation *const *x, size_t n, int k,
-                double (*value)(const struct evaluation *, int), double least)
+static bool any(const struct stack *bars, int k, const struct evaluation *const *x, size_t n,
+                double least)
 {
     for (size_t i = 0; i < n; i++)
-        if (value(x[i], k) > least)
+        if (value(bars, k, x[i]) > least)
             return true;
     return false;
 }
 
-/* Stacked bars of the columns that anything is in, and the totals above them. */
-static void stack(struct strbuf *b, const char *name, const struct evaluation *const *x, size_t n,
-                  int columns, double (*value)(const struct evaluation *, int),
-                  const char *const *colours, const char *(*title)(int))
+/* The bars that anything is in, and the totals above them. */
+static void draw(struct strbuf *b, const struct stack *bars, const struct evaluation *const *x,
+                 size_t n)
 {
     double biggest = 0;
 
     for (size_t i = 0; i < n; i++) {
         double sum = 0;
 
-        for (int k = 0; k < columns; k++)
-            sum += value(x[i], k);
+        for (int k = 0; k < bars->n; k++)
+            sum += value(bars, k, x[i]);
         biggest = sum > biggest ? sum : biggest;
     }
     strbuf_puts(b, "plot ");
-    for (int k = 0; k < columns; k++)
-        if (any(x, n, k, value, biggest * 1e-4))
-            strbuf_printf(b, "$%s using %d:xtic(1) title \"%s\" lc rgb \"%s\", ", name, k + 2,
-                          title(k), colours[k]);
-    strbuf_printf(b, "$%s using 0:%d:%d with labels offset 0,0.7 font \",11\" notitle", name,
-                  columns + 2, columns + 3);
-}
-
-static const char *time_title(int k)
-{
-    return time_titles[k];
-}
-
-static const char *part_title(int k)
-{
-    return k == MEM_CONTEXT ? "context, fragmentation" : mem_part_name((enum mem_part)k);
+    for (int k = 0; k < bars->n; k++)
+        if (any(bars, k, x, n, biggest * 1e-4))
+            strbuf_printf(b, "$%s using %d:xtic(1) title \"%s\" lc rgb \"%s\", ", bars->name, k + 2,
+                          metric(bars->bars[k])->title, metric(bars->bars[k])->colour);
+    strbuf_printf(b, "$%s using 0:%d:%d with labels offset 0,0.7 font \",11\" notitle", bars->name,
+                  bars->n + 2, bars->n + 3);
 }
 
 /* Up to six bars stand side by side in two panels; more get the width, one panel above the other. */
@@ -147,13 +116,14 @@ static void script(struct strbuf *b, const char *terminal, const char *file, con
     size_t n = ((const struct bars *)ctx)->n;
     double capacity = (double)x[0]->plan->cluster.device.memory_bytes / 0x1p30;
     bool slow = false;
-    double (*time)(const struct evaluation *, int);
+    struct stack time = {"time", metric_time_bars, TIME_N, 1};
+    const struct stack memory = {"memory", metric_memory_bars, MEM_PART_N, 1};
 
     for (size_t i = 0; i < n; i++)
         slow |= x[i]->p.step_ps >= 1000000000000;
-    time = slow ? time_s : time_ms;
-    data(b, "time", x, n, TIME_N, time, slow ? "%.2f s" : "%.1f ms");
-    data(b, "memory", x, n, MEM_PART_N, part_value, "%.1f");
+    time.scale = slow ? 1000 : 1;
+    data(b, &time, x, n, slow ? "%.2f s" : "%.1f ms");
+    data(b, &memory, x, n, "%.1f");
     strbuf_printf(b, "set terminal %s size %zu,%d\nset output ", terminal,
                   n <= FEW_BARS ? (size_t)1240 : (n * 78 > 980 ? n * 78 + 260 : 1240),
                   n <= FEW_BARS ? 600 : 1100);
@@ -172,9 +142,9 @@ static void script(struct strbuf *b, const char *terminal, const char *file, con
     strbuf_printf(b, "set xrange [-0.6:%.1f]\n", (double)n - 0.4);
     strbuf_printf(b, "set title \"one step of the slowest rank\" font \",13\"\nset ylabel \"%s\"\n",
                   slow ? "seconds" : "milliseconds");
-    stack(b, "time", x, n, TIME_N, time, time_colours, time_title);
+    draw(b, &time, x, n);
     strbuf_puts(b, "\nset title \"memory of the fullest rank\" font \",13\"\nset ylabel \"GiB\"\n");
-    stack(b, "memory", x, n, MEM_PART_N, part_value, part_colours, part_title);
+    draw(b, &memory, x, n);
     strbuf_printf(b, ", %.6g with lines lw 2 dt 2 lc rgb \"#CC0000\" title \"capacity %.1f GiB\"\n",
                   capacity, capacity);
     strbuf_puts(b, "unset multiplot\nunset output\nreset\n");

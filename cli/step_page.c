@@ -71,7 +71,7 @@ static void fill_row(struct table *t, const struct step_row *rows, size_t n, siz
     table_set_str(t, "cluster", m->cluster);
     table_set_str(t, "layout", m->layout);
     table_set_str(t, "options", own.len ? own.s : NULL);
-    table_set_str(t, "metric", step_metric_names[m->metric]);
+    table_set_str(t, "metric", metric(m->metric)->col.key);
     set_number(t, "measured", m->value);
     table_set_u64(t, "source", source);
     strbuf_release(&own);

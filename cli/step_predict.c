@@ -8,41 +8,6 @@
 #include <math.h>
 #include <string.h>
 
-static double value_of(const struct evaluation *x, enum step_metric m)
-{
-    switch (m) {
-    case STEP_MS:
-        return (double)x->p.step_ps / 1e9;
-    case FORWARD_MS:
-        return (double)x->p.forward_ps / 1e9;
-    case BACKWARD_MS:
-        return (double)x->p.backward_ps / 1e9;
-    case OPTIMIZER_MS:
-        return (double)x->p.optimizer_ps / 1e9;
-    case MEMORY_GIB:
-        return (double)x->p.memory.driver_bytes / 0x1p30;
-    case MEMORY_ALLOC_GIB:
-        return (double)x->p.memory.peak_bytes / 0x1p30;
-    case TOKENS:
-        return x->tokens_per_s_per_gpu;
-    case MFU:
-        return x->mfu;
-    case BALANCE:
-        return x->balance;
-    case BYTES_INTRA:
-        return (double)x->p.bytes_max.sent_intra;
-    case BYTES_INTER:
-        return (double)x->p.bytes_max.sent_inter;
-    case BYTES_INTRA_RECV:
-        return (double)x->p.bytes_max.recv_intra;
-    case BYTES_INTER_RECV:
-        return (double)x->p.bytes_max.recv_inter;
-    case STEP_METRIC_N:
-        break;
-    }
-    return NAN;
-}
-
 static int predict(void *ctx, struct step_row *m, struct setup *s, struct err *e)
 {
     struct sim_options so = {.serial = m->serial};
@@ -53,7 +18,7 @@ static int predict(void *ctx, struct step_row *m, struct setup *s, struct err *e
     if (setup_plan(s, m->nodes, m->layout, &s->arena, plan, e) ||
         planner_plan(plan, &evaluate_time, &s->arena, e) || evaluate(plan, &so, &s->arena, &x, e))
         return -1;
-    m->predicted = value_of(&x, m->metric);
+    m->predicted = metric_number(m->metric, &x);
     m->world = plan->world;
     if (step_metric_is_time(m->metric) && !m->serial) {
         struct step_band band = step_band(plan);

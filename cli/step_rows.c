@@ -5,24 +5,25 @@
 #include <math.h>
 #include <string.h>
 
-const char *const step_metric_names[] = {"step_ms",
-                                         "forward_ms",
-                                         "backward_ms",
-                                         "optimizer_ms",
-                                         "memory_gib",
-                                         "memory_alloc_gib",
-                                         "tokens_per_s_per_gpu",
-                                         "mfu",
-                                         "balance",
-                                         "bytes_per_rank_intra",
-                                         "bytes_per_rank_inter",
-                                         "bytes_per_rank_intra_recv",
-                                         "bytes_per_rank_inter_recv",
-                                         NULL};
+const enum metric_id step_metrics[STEP_METRIC_N] = {
+    METRIC_step_ms,
+    METRIC_forward_ms,
+    METRIC_backward_ms,
+    METRIC_optimizer_ms,
+    METRIC_memory_gib,
+    METRIC_memory_alloc_gib,
+    METRIC_tokens_per_s_per_gpu,
+    METRIC_mfu,
+    METRIC_balance,
+    METRIC_bytes_per_rank_intra,
+    METRIC_bytes_per_rank_inter,
+    METRIC_bytes_per_rank_intra_recv,
+    METRIC_bytes_per_rank_inter_recv,
+};
 
-bool step_metric_is_time(enum step_metric m)
+bool step_metric_is_time(enum metric_id m)
 {
-    return m == STEP_MS || m == TOKENS || m == MFU;
+    return m == METRIC_step_ms || m == METRIC_tokens_per_s_per_gpu || m == METRIC_mfu;
 }
 
 int step_rows_open(const struct json_at *top, struct json_at *rows, struct err *e)
@@ -141,11 +142,11 @@ static int check_value(const struct json_at *at, const struct step_row *m, struc
 
     if (json_get(at, "value", &value, e))
         return -1;
-    if (m->metric == MFU && m->value > 1)
+    if (m->metric == METRIC_mfu && m->value > 1)
         return json_err(&value, ERR_INVALID, e,
                         "is %.6g, expected a fraction, at most 1: %.6g %% is %.6g", m->value,
                         m->value, m->value / 100);
-    if (m->metric == BALANCE && m->value < 1)
+    if (m->metric == METRIC_balance && m->value < 1)
         return json_err(&value, ERR_INVALID, e, "is %.6g, expected max/mean, at least 1", m->value);
     return 0;
 }
@@ -157,10 +158,12 @@ int step_row_read(const struct json_at *at, struct step_row *m, struct arena *a,
                                        "value",  "source",    "distrust"};
     static const char *const names[] = {"id", "model", "cluster", "layout", "optimizer", "source"};
     const char **to[] = {&m->id, &m->model, &m->cluster, &m->layout, &m->optimizer, &m->source};
-    const char *text, *why;
-    int metric;
+    const char *metrics[STEP_METRIC_N + 1] = {NULL}, *text, *why;
+    int measured;
 
     memset(m, 0, sizeof(*m));
+    for (int i = 0; i < STEP_METRIC_N; i++)
+        metrics[i] = metric(step_metrics[i])->col.key;
     if (json_is_object(at, e) || json_only_keys(at, keys, sizeof(keys) / sizeof(keys[0]), e))
         return -1;
     for (int i = 0; i < 6; i++) {
@@ -172,10 +175,10 @@ int step_row_read(const struct json_at *at, struct step_row *m, struct arena *a,
         json_u64_or(at, "gpus", 1, 1 << 24, 0, &m->gpus, e) ||
         json_bool_or(at, "serial", false, &m->serial, e) ||
         json_str_or(at, "distrust", NULL, &why, e) ||
-        json_enum(at, "metric", step_metric_names, &metric, e) ||
+        json_enum(at, "metric", metrics, &measured, e) ||
         json_double(at, "value", JSON_ABOVE_0, INFINITY, &m->value, e))
         return -1;
-    m->metric = (enum step_metric)metric;
+    m->metric = step_metrics[measured];
     if (check_value(at, m, e))
         return -1;
     if (why && !*why)

@@ -7,25 +7,12 @@
 #ifndef BALLAST_CLI_STEP_ROWS_H
 #define BALLAST_CLI_STEP_ROWS_H
 
+#include "cli/metrics.h"
 #include "core/json.h"
 
-enum step_metric {
-    STEP_MS,
-    FORWARD_MS,
-    BACKWARD_MS,
-    OPTIMIZER_MS,
-    MEMORY_GIB,
-    MEMORY_ALLOC_GIB,
-    TOKENS,
-    MFU,
-    BALANCE,
-    BYTES_INTRA,
-    BYTES_INTER,
-    BYTES_INTRA_RECV,
-    BYTES_INTER_RECV,
-    STEP_METRIC_N
-};
-extern const char *const step_metric_names[]; /* NULL-terminated */
+/* The metrics that a row may have measured. */
+enum { STEP_METRIC_N = 13 };
+extern const enum metric_id step_metrics[STEP_METRIC_N];
 
 struct step_row {
     const char *id, *model, *cluster, *layout, *optimizer, *source; /* in arena */
@@ -34,7 +21,7 @@ struct step_row {
     const char **options;
     size_t n_options;
     bool serial;
-    enum step_metric metric;
+    enum metric_id metric;
     double value, predicted;
     uint32_t world; /* GPUs */
     double
@@ -45,7 +32,7 @@ struct step_row {
 };
 
 /* Is it a step's time, which bands are of? */
-bool step_metric_is_time(enum step_metric m);
+bool step_metric_is_time(enum metric_id m);
 
 /* The list of rows of a document of steps. ERR_PARSE or ERR_INVALID when the document is none. */
 int step_rows_open(const struct json_at *top, struct json_at *rows, struct err *e);

@@ -38,71 +38,69 @@ static const struct table_cell *cell(const struct table *t, size_t row, size_t c
     return &t->cells[row * t->n_cols + col];
 }
 
-/* The cell `key` of the last row, empty; kinds is a bit set of what its column may be. */
-static struct table_cell *slot(struct table *t, const char *key, unsigned kinds)
+static size_t column(const struct table *t, const char *key)
 {
-    struct table_cell *c;
     size_t i = 0;
 
     while (i < t->n_cols && strcmp(t->cols[i].key, key) != 0)
         i++;
-    BUG_ON(i == t->n_cols || t->n_rows == 0);
-    BUG_ON(!(kinds >> t->cols[i].kind & 1));
-    c = &t->cells[(t->n_rows - 1) * t->n_cols + i];
-    if (c->state == TABLE_TREE)
-        json_free(c->v.tree);
-    memset(c, 0, sizeof(*c));
-    return c;
+    BUG_ON(i == t->n_cols);
+    return i;
+}
+
+void table_set_cell(struct table *t, size_t col, struct table_cell c)
+{
+    /* the kinds of columns that may hold a cell of each state, as a bit set */
+    static const unsigned kinds[] = {
+        [TABLE_MISSING] = ~0u,
+        [TABLE_U64] = 1u << TABLE_INT | 1u << TABLE_COUNT | 1u << TABLE_FIXED | 1u << TABLE_GIB,
+        [TABLE_DOUBLE] = 1u << TABLE_COUNT | 1u << TABLE_FIXED | 1u << TABLE_GIB,
+        [TABLE_STR] = 1u << TABLE_TEXT,
+        [TABLE_YESNO] = 1u << TABLE_BOOL,
+        [TABLE_TREE] = 1u << TABLE_JSON,
+    };
+    struct table_cell *to;
+
+    BUG_ON(col >= t->n_cols || t->n_rows == 0);
+    BUG_ON(!(kinds[c.state] >> t->cols[col].kind & 1));
+    to = &t->cells[(t->n_rows - 1) * t->n_cols + col];
+    if (to->state == TABLE_TREE)
+        json_free(to->v.tree);
+    if (c.state == TABLE_STR)
+        c.v.str = arena_strdup(&t->arena, c.v.str);
+    *to = c;
 }
 
 void table_set_str(struct table *t, const char *key, const char *s)
 {
-    struct table_cell *c = slot(t, key, 1u << TABLE_TEXT);
-
-    if (!s)
-        return;
-    c->state = TABLE_STR;
-    c->v.str = arena_strdup(&t->arena, s);
+    table_set_cell(t, column(t, key),
+                   s ? (struct table_cell){TABLE_STR, {.str = s}} : (struct table_cell){0});
 }
 
 void table_set_u64(struct table *t, const char *key, uint64_t v)
 {
-    struct table_cell *c =
-        slot(t, key, 1u << TABLE_INT | 1u << TABLE_COUNT | 1u << TABLE_FIXED | 1u << TABLE_GIB);
-
-    c->state = TABLE_U64;
-    c->v.u64 = v;
+    table_set_cell(t, column(t, key), (struct table_cell){TABLE_U64, {.u64 = v}});
 }
 
 void table_set_double(struct table *t, const char *key, double v)
 {
-    struct table_cell *c = slot(t, key, 1u << TABLE_FIXED | 1u << TABLE_GIB);
-
-    if (!isfinite(v))
-        return;
-    c->state = TABLE_DOUBLE;
-    c->v.d = v;
+    table_set_cell(t, column(t, key),
+                   isfinite(v) ? (struct table_cell){TABLE_DOUBLE, {.d = v}}
+                               : (struct table_cell){0});
 }
 
 void table_set_bool(struct table *t, const char *key, bool v)
 {
-    struct table_cell *c = slot(t, key, 1u << TABLE_BOOL);
-
-    c->state = TABLE_YESNO;
-    c->v.yes = v;
+    table_set_cell(t, column(t, key), (struct table_cell){TABLE_YESNO, {.yes = v}});
 }
 
 void table_set_json(struct table *t, const char *key, cJSON *tree)
 {
-    struct table_cell *c = slot(t, key, 1u << TABLE_JSON);
-
-    if (!tree)
-        return;
-    c->state = TABLE_TREE;
-    c->v.tree = tree;
+    table_set_cell(t, column(t, key),
+                   tree ? (struct table_cell){TABLE_TREE, {.tree = tree}} : (struct table_cell){0});
 }
 
-static double number(const struct table_cell *c, enum table_kind kind)
+double table_number(const struct table_cell *c, enum table_kind kind)
 {
     double x = c->state == TABLE_U64 ? (double)c->v.u64 : c->v.d;
 
@@ -122,7 +120,7 @@ static void add_cell(cJSON *to, const struct table_col *col, const struct table_
         if (c->state == TABLE_U64 && col->kind != TABLE_GIB)
             json_add_u64(to, col->key, c->v.u64);
         else
-            json_add_double(to, col->key, number(c, col->kind));
+            json_add_double(to, col->key, table_number(c, col->kind));
         break;
     case TABLE_STR:
         json_add_str(to, col->key, c->v.str);
@@ -190,7 +188,7 @@ static void csv_cell(const struct table_col *col, const struct table_cell *c, st
         if (c->state == TABLE_U64 && col->kind != TABLE_GIB)
             strbuf_printf(out, "%llu", (unsigned long long)c->v.u64);
         else
-            strbuf_puts(out, units_show_double(number(c, col->kind)).s);
+            strbuf_puts(out, units_show_double(table_number(c, col->kind)).s);
         break;
     case TABLE_STR:
         csv_field(c->v.str, out);
@@ -237,9 +235,11 @@ static void shown(const struct table_col *col, const struct table_cell *c, struc
         if (col->kind == TABLE_INT)
             strbuf_printf(out, "%llu", (unsigned long long)c->v.u64);
         else if (col->kind == TABLE_COUNT)
-            strbuf_puts(out, units_show_count(c->v.u64).s);
+            strbuf_puts(
+                out,
+                units_show_count(c->state == TABLE_U64 ? c->v.u64 : (uint64_t)(c->v.d + 0.5)).s);
         else
-            strbuf_printf(out, "%.*f", col->decimals, number(c, col->kind));
+            strbuf_printf(out, "%.*f", col->decimals, table_number(c, col->kind));
         break;
     case TABLE_STR:
         for (const char *s = c->v.str; *s; s++) /* one line a row, whatever the text */

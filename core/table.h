@@ -68,9 +68,13 @@ void table_set_str(struct table *t, const char *key, const char *s); /* copied; 
 void table_set_u64(struct table *t, const char *key,
                    uint64_t v); /* INT, COUNT, FIXED, GIB (bytes) */
 void table_set_double(struct table *t, const char *key,
-                      double v); /* FIXED, GIB (bytes); not finite: missing */
+                      double v); /* COUNT, FIXED, GIB (bytes); not finite: missing */
 void table_set_bool(struct table *t, const char *key, bool v);
 void table_set_json(struct table *t, const char *key, cJSON *tree); /* takes ownership */
+/* The cell of a column by its number; a text is copied, a tree is taken over. */
+void table_set_cell(struct table *t, size_t col, struct table_cell c);
+/* The number of a cell of this kind, as csv and JSON have it. */
+double table_number(const struct table_cell *c, enum table_kind kind);
 
 /* Append the text; every form ends with a newline. JSON is the pretty array alone. */
 void table_print(const struct table *t, enum table_format format, struct strbuf *out);

@@ -49,7 +49,8 @@ static uint64_t size_of(const struct exec_run *r, uint32_t buffer, uint32_t unit
     case SIZE_SEGMENTS:
         t = &r->p->segment_tables[b->table];
         for (uint32_t i = t->start[unit]; i < t->start[unit + 1]; i++)
-            sum += t->segments[i].root == program_root(r->p, t, r->t->rank) ? t->segments[i].bytes : 0;
+            sum +=
+                t->segments[i].root == program_root(r->p, t, r->t->rank) ? t->segments[i].bytes : 0;
         return sum;
     }
     return 0;

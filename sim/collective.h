@@ -45,6 +45,9 @@ void coll_cache_init(struct coll_cache *k, const struct program *p, const struct
 /* Groups in nodes that hold equally many do in every node what they do in the first; so do ranks in one place of them. */
 void coll_cache_fold(struct coll_cache *k);
 void coll_cache_release(struct coll_cache *k);
+/* The activity of an instance by one algorithm (never AUTO; RING where there are no segments), made anew in `arena`. */
+struct coll_activity *coll_make(const struct coll_cache *k, const struct op *o,
+                                const struct instance *i, enum coll_algo algo, struct arena *arena);
 /* AUTO is resolved to the fastest of p2p, ring, tree and hierarchical. */
 const struct coll_activity *coll_get(struct coll_cache *k, const struct op *o,
                                      const struct instance *i, enum coll_algo algo);

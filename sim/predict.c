@@ -9,6 +9,14 @@ static const struct op *op_of(const struct run *r, uint32_t task)
     return &r->p->ops[r->tasks[task].id.op];
 }
 
+const char *time_category_name(enum time_category t)
+{
+    static const char *const names[TIME_N] = {"gemm",   "attention", "elementwise", "optimizer",
+                                              "gather", "reduce",    "refresh"};
+
+    return names[t];
+}
+
 enum time_category sim_category(const struct op *o)
 {
     if (o->kind == OP_COLLECTIVE) {

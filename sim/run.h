@@ -1,4 +1,4 @@
-/* sim/run.h - one simulated step, between building it (sim.c) and reading it (predict.c, memory.c, trace.c). */
+/* sim/run.h - one simulated step, between building it (sim.c, op_time.c) and reading it (predict.c, memory.c, trace.c). */
 #ifndef BALLAST_SIM_RUN_H
 #define BALLAST_SIM_RUN_H
 
@@ -36,6 +36,12 @@ struct run {
 int run_program(struct run *r, const struct program *p, const struct cluster *c,
                 const struct sim_options *o, struct err *e);
 void run_release(struct run *r);
+
+/* op_time.c: r->stretch; a kernel's time with what goes with it; what the host adds to a collective. */
+void run_find_stretch(struct run *r);
+struct kernel_time run_kernel_time(const struct run *r, const struct op *o,
+                                   const struct kernel_call *call);
+int64_t run_host_ps(const struct run *r, const struct op *o, const struct instance *i);
 
 /* memory.c: walk the reserves and releases of a finished run. */
 void run_memory(const struct run *r, struct sim_memory *m);
