@@ -373,7 +373,7 @@ static void meet(struct backend *b, void *args)
     struct err e = {.code = ERR_NONE};
 
     if (x->random && m->c.n_segments)
-        m->c.segments = (const struct segment *)(const void *)(m + 1);
+        m->c.segments = (const struct wire_segment *)(const void *)(m + 1);
     m->c.scratch = room(b, ROOM_COLLECTIVE, collective_scratch_bytes(&m->c, &m->g));
     if (collective_run(x->t, &m->g, &m->c, &e))
         backend_fail(b, &e);

@@ -34,7 +34,7 @@ struct coll_call {
     size_t chunk_bytes;
     /* segment kinds: `data` is the unit's buffer; a gather fills every segment whose range the caller is in, a reduction
      * leaves the sums in the segments it roots (others are destroyed) */
-    const struct segment *segments; /* [n_segments], roots and ranges in group places */
+    const struct wire_segment *segments; /* [n_segments], roots and ranges in group places */
     uint32_t n_segments;
     double scale;  /* reductions: the sum is multiplied by it in fp32 (1/n for a mean); 0: 1 */
     void *scratch; /* collective_scratch_bytes() */

@@ -78,7 +78,7 @@ static inline double scale_of(const struct coll_call *c)
     return c->scale != 0 ? c->scale : 1;
 }
 
-static inline bool in_range(const struct segment *s, uint32_t place)
+static inline bool in_range(const struct wire_segment *s, uint32_t place)
 {
     return place >= s->to_first && place < s->to_first + s->to_n;
 }

@@ -4,12 +4,12 @@
 
 /* ---- p2p and ring ---- */
 
-static uint32_t range_next(const struct segment *s, uint32_t place)
+static uint32_t range_next(const struct wire_segment *s, uint32_t place)
 {
     return place + 1 < s->to_first + s->to_n ? place + 1 : s->to_first;
 }
 
-static uint32_t range_prev(const struct segment *s, uint32_t place)
+static uint32_t range_prev(const struct wire_segment *s, uint32_t place)
 {
     return place > s->to_first ? place - 1 : s->to_first + s->to_n - 1;
 }
@@ -19,7 +19,7 @@ static int gather_p2p(struct play *p)
     uint32_t self = p->g->self;
 
     for (uint32_t i = 0; i < p->c->n_segments; i++) {
-        const struct segment *s = &p->c->segments[i];
+        const struct wire_segment *s = &p->c->segments[i];
 
         for (uint32_t k = s->to_first; k < s->to_first + s->to_n; k++) {
             if (k == s->root)
@@ -39,7 +39,7 @@ static int gather_ring(struct play *p)
     uint32_t self = p->g->self;
 
     for (uint32_t i = 0; i < p->c->n_segments; i++) {
-        const struct segment *s = &p->c->segments[i];
+        const struct wire_segment *s = &p->c->segments[i];
 
         if (!in_range(s, self))
             continue;
@@ -59,7 +59,7 @@ static int reduce_ring(struct play *p)
     uint32_t self = p->g->self;
 
     for (uint32_t i = 0; i < p->c->n_segments; i++) {
-        const struct segment *s = &p->c->segments[i];
+        const struct wire_segment *s = &p->c->segments[i];
 
         if (!in_range(s, self))
             continue;
@@ -86,7 +86,7 @@ static int reduce_p2p(struct play *p)
     uint64_t used = 0;
 
     for (uint32_t i = 0; i < c->n_segments; i++) { /* all in flight at once */
-        const struct segment *s = &c->segments[i];
+        const struct wire_segment *s = &c->segments[i];
 
         for (uint32_t k = s->to_first; k < s->to_first + s->to_n; k++) {
             if (k == s->root)
@@ -104,7 +104,7 @@ static int reduce_p2p(struct play *p)
         return -1;
     used = 0;
     for (uint32_t i = 0; i < c->n_segments; i++) {
-        const struct segment *s = &c->segments[i];
+        const struct wire_segment *s = &c->segments[i];
 
         if (self != s->root)
             continue;
@@ -137,7 +137,7 @@ static void pack(struct play *p, char *chunks, size_t chunk, uint32_t r, bool ou
     size_t used = 0;
 
     for (uint32_t i = 0; i < p->c->n_segments; i++) {
-        const struct segment *s = &p->c->segments[i];
+        const struct wire_segment *s = &p->c->segments[i];
 
         if (s->root != r)
             continue;

@@ -26,7 +26,8 @@ struct stand {
     uint32_t next; /* in its node's chain, or PROGRAM_NONE */
 };
 
-static struct stand stand_of(const struct coll_group *g, const struct segment *s, uint32_t self)
+static struct stand stand_of(const struct coll_group *g, const struct wire_segment *s,
+                             uint32_t self)
 {
     struct node home = node_of(g, s->root), here = node_of(g, self);
     uint32_t entry = here.first + (s->root - home.first) % here.n;
@@ -45,8 +46,8 @@ static struct stand stand_of(const struct coll_group *g, const struct segment *s
 }
 
 /* Calls fn for the entry of every node but the root's. */
-static int each_entry(struct play *p, const struct segment *s,
-                      int (*fn)(struct play *, const struct segment *, uint32_t))
+static int each_entry(struct play *p, const struct wire_segment *s,
+                      int (*fn)(struct play *, const struct wire_segment *, uint32_t))
 {
     struct node home = node_of(p->g, s->root);
 
@@ -60,7 +61,7 @@ static int each_entry(struct play *p, const struct segment *s,
     return 0;
 }
 
-static int send_segment(struct play *p, const struct segment *s, uint32_t to)
+static int send_segment(struct play *p, const struct wire_segment *s, uint32_t to)
 {
     return send_to(p, to, at(p, s->offset), s->bytes);
 }
@@ -70,7 +71,7 @@ int gather_hierarchical(struct play *p)
     uint32_t self = p->g->self;
 
     for (uint32_t i = 0; i < p->c->n_segments; i++) {
-        const struct segment *s = &p->c->segments[i];
+        const struct wire_segment *s = &p->c->segments[i];
         struct stand x = stand_of(p->g, s, self);
 
         if (x.from != PROGRAM_NONE &&
@@ -84,7 +85,7 @@ int gather_hierarchical(struct play *p)
     return finish(p);
 }
 
-static int add_segment(struct play *p, const struct segment *s, uint32_t from)
+static int add_segment(struct play *p, const struct wire_segment *s, uint32_t from)
 {
     if (receive_from(p, from, p->c->scratch, s->bytes) || finish(p))
         return -1;
@@ -97,7 +98,7 @@ int reduce_hierarchical(struct play *p)
     uint32_t self = p->g->self;
 
     for (uint32_t i = 0; i < p->c->n_segments; i++) {
-        const struct segment *s = &p->c->segments[i];
+        const struct wire_segment *s = &p->c->segments[i];
         struct stand x = stand_of(p->g, s, self);
 
         if (x.next != PROGRAM_NONE && add_segment(p, s, x.next))
@@ -115,7 +116,7 @@ int reduce_hierarchical(struct play *p)
 /* ---- tree: model/program/tree.h says who hands what to whom ---- */
 
 /* A segment's range as the trees see it: neighbours mostly share one. */
-static void tree_of(struct play *p, const struct segment *s)
+static void tree_of(struct play *p, const struct wire_segment *s)
 {
     if (p->tree.n == s->to_n && p->tree_first == s->to_first)
         return;
@@ -131,7 +132,7 @@ static int each_piece(struct play *p, int (*fn)(struct play *, char *, size_t, s
     size_t element = dtype_bytes(p->c->dtype, 1);
 
     for (uint32_t k = 0; k < p->c->n_segments; k++) {
-        const struct segment *s = &p->c->segments[k];
+        const struct wire_segment *s = &p->c->segments[k];
 
         if (!in_range(s, p->g->self))
             continue;

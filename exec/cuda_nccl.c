@@ -299,7 +299,7 @@ static void rings(struct carried *by, const struct coll_call *c)
     if (!comm || in_group(by))
         return;
     for (uint32_t i = 0; i < c->n_segments; i++) {
-        const struct segment *g = &c->segments[i];
+        const struct wire_segment *g = &c->segments[i];
         char *p = (char *)c->data + g->offset;
         size_t count = g->bytes / dtype_bytes(c->dtype, 1);
         bool root = g->root == self, last = (g->root + n - 1) % n == self;

@@ -49,9 +49,10 @@ static uint64_t size_of(const struct exec_run *r, uint32_t buffer, uint32_t unit
     case SIZE_SEGMENTS:
         t = &r->p->segment_tables[b->table];
         for (uint32_t i = t->start[unit]; i < t->start[unit + 1]; i++)
-            sum +=
-                t->segments[i].root == program_root(r->p, t, r->t->rank) ? t->segments[i].bytes : 0;
-        return sum;
+            sum += t->segments[i].root == program_root(r->p, t, r->t->rank)
+                       ? t->segments[i].elements
+                       : 0;
+        return dtype_bytes(b->dtype, sum);
     }
     return 0;
 }

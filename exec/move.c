@@ -42,15 +42,15 @@ static void run_segments(struct exec_run *r, const struct op *o, const struct co
 static void run_parts(struct exec_run *r, const struct op *o, struct coll_call *c)
 {
     uint32_t n = run_group(r, o)->n;
-    struct segment *parts;
+    struct wire_segment *parts;
 
     if (o->coll.calls != CALLS_BROADCASTS || !c->chunk_bytes) {
         run_call(r, o, c);
         return;
     }
-    parts = MEM_NEW(struct segment, n);
+    parts = MEM_NEW(struct wire_segment, n);
     for (uint32_t k = 0; k < n; k++)
-        parts[k] = (struct segment){
+        parts[k] = (struct wire_segment){
             .root = k, .to_n = n, .offset = k * c->chunk_bytes, .bytes = c->chunk_bytes};
     c->kind = COLL_SEGMENT_GATHER;
     c->algo = ALGO_RING;
@@ -132,7 +132,7 @@ static void pack_list(struct exec_run *r, const struct scope *s, enum component 
 {
     bool gradient =
         s->o->phase == PHASE_OPTIMIZER && how == PACK && r->p->buffers[b->buffer].part == MEM_GRADS;
-    size_t size = dtype_bytes(s->o->coll.wire, 1);
+    size_t size = dtype_bytes(s->o->coll.wire.dtype, 1);
     uint64_t at = 0;
 
     for (uint32_t t = s->first; t < s->first + s->n && at < to; t++) {
@@ -154,7 +154,8 @@ static void pack_list(struct exec_run *r, const struct scope *s, enum component 
             else if (how == UNPACK)
                 run_copy(r, here, packed + (lower - from) * size, (upper - lower) * size);
             else
-                add_to(r, s->o->coll.wire, here, packed + (lower - from) * size, upper - lower);
+                add_to(r, s->o->coll.wire.dtype, here, packed + (lower - from) * size,
+                       upper - lower);
         }
         at += x.room;
     }
@@ -172,12 +173,10 @@ static struct run_buffer *to_buffer(struct exec_run *r, const struct op *o,
     return run_live(r, o->coll.moved.to_buffer, i, 0);
 }
 
-/* Elements of a call where `all` are cut into calls of piece_bytes. */
+/* Elements of a call where `all` are cut into calls of a piece. */
 static uint64_t piece_of(const struct collective *k, uint64_t all)
 {
-    uint64_t size = dtype_bytes(k->wire, 1);
-
-    return k->piece_bytes && k->piece_bytes < all * size ? num_max(k->piece_bytes / size, 1) : all;
+    return k->piece ? num_min(k->piece, all) : all;
 }
 
 /* What the sum over n ranks is multiplied by, here. */
@@ -194,13 +193,13 @@ static void all_gather(struct exec_run *r, const struct op *o, const struct inst
     const struct coll_group *g = run_group(r, o);
     const struct scope s = scope_of(r, o, i);
     const struct run_buffer *from = from_buffer(r, o, i), *to = to_buffer(r, o, i);
-    size_t size = dtype_bytes(o->coll.wire, 1);
-    uint64_t all = op_coll_bytes(r->p, o, i) / size, piece = piece_of(&o->coll, all), done = 0;
+    size_t size = dtype_bytes(o->coll.wire.dtype, 1);
+    uint64_t all = op_coll_elements(r->p, o, i), piece = piece_of(&o->coll, all), done = 0;
 
     for (uint64_t at = 0; at < all; at += piece) {
         uint64_t chunk = num_ceil_div(num_min(piece, all - at), g->n);
         struct coll_call c = {.kind = COLL_ALL_GATHER,
-                              .dtype = o->coll.wire,
+                              .dtype = o->coll.wire.dtype,
                               .data = run_scratch(r, SCRATCH_PACK, g->n * chunk * size),
                               .chunk_bytes = chunk * size};
         char *parts = c.data;
@@ -223,8 +222,8 @@ static void reduce_scatter(struct exec_run *r, const struct op *o, const struct 
     const struct scope s = scope_of(r, o, i);
     uint64_t room = list_room(r, &s, o->coll.moved.to, r->t->rank);
     struct coll_call c = {.kind = COLL_REDUCE_SCATTER,
-                          .dtype = o->coll.wire,
-                          .chunk_bytes = dtype_bytes(o->coll.wire, room),
+                          .dtype = o->coll.wire.dtype,
+                          .chunk_bytes = dtype_bytes(o->coll.wire.dtype, room),
                           .scale = mean_of(r, g->n)};
     char *parts = c.data = run_scratch(r, SCRATCH_PACK, g->n * c.chunk_bytes);
 
@@ -244,15 +243,15 @@ static void all_reduce(struct exec_run *r, const struct op *o, const struct inst
     const struct scope s = scope_of(r, o, i);
     enum component part = o->coll.moved.from;
     uint64_t first = o->coll.moved.first ? o->coll.moved.first[i->unit] : 0,
-             all = o->coll.moved.first ? op_coll_bytes(r->p, o, i) / dtype_bytes(o->coll.wire, 1)
+             all = o->coll.moved.first ? op_coll_elements(r->p, o, i)
                                        : list_room(r, &s, part, r->t->rank),
              piece = piece_of(&o->coll, all);
 
     for (uint64_t at = first; at < first + all; at += piece) {
         uint64_t n = num_min(piece, first + all - at);
         struct coll_call c = {.kind = COLL_ALL_REDUCE,
-                              .dtype = o->coll.wire,
-                              .chunk_bytes = dtype_bytes(o->coll.wire, num_ceil_div(n, g->n)),
+                              .dtype = o->coll.wire.dtype,
+                              .chunk_bytes = dtype_bytes(o->coll.wire.dtype, num_ceil_div(n, g->n)),
                               .scale = mean_of(r, g->n)};
 
         c.data = run_scratch(r, SCRATCH_PACK, g->n * c.chunk_bytes);
@@ -266,16 +265,17 @@ static void all_reduce(struct exec_run *r, const struct op *o, const struct inst
 
 /* ---- segments ---- */
 
-static void segments_of(struct exec_run *r, const struct op *o, const struct instance *i,
-                        struct coll_call *c)
+/* To free with the call's segments. */
+static struct wire_segment *segments_of(struct exec_run *r, const struct op *o,
+                                        const struct instance *i, struct coll_call *c)
 {
-    const struct segment_table *t = &r->p->segment_tables[o->coll.table];
-    uint32_t u = t->n_units == 1 ? 0 : i->unit;
+    struct wire_segment *s =
+        wire_segments(&r->p->segment_tables[o->coll.table], i->unit, &o->coll.wire, &c->n_segments);
 
-    c->segments = t->segments + t->start[u];
-    c->n_segments = t->start[u + 1] - t->start[u];
+    c->segments = s;
     c->algo = o->coll.algo == ALGO_AUTO ? ALGO_RING : o->coll.algo;
-    c->dtype = o->coll.wire;
+    c->dtype = o->coll.wire.dtype;
+    return s;
 }
 
 /* Where the segments of a unit, or of a bucket, are counted from: `b` has whole tensors. */
@@ -283,7 +283,7 @@ static char *segments_from(struct exec_run *r, const struct op *o, const struct 
                            const struct run_buffer *b)
 {
     if (o->coll.moved.first)
-        return (char *)b->data + dtype_bytes(o->coll.wire, o->coll.moved.first[i->unit]);
+        return (char *)b->data + dtype_bytes(o->coll.wire.dtype, o->coll.moved.first[i->unit]);
     return run_tensor(r, b, r->p->model->units[i->unit].first).data;
 }
 
@@ -299,9 +299,9 @@ static void own_parts(struct exec_run *r, const struct op *o, const struct insta
         if (!travels(r, &s, t) || !x.elements)
             continue;
         if (adds)
-            add_to(r, o->coll.wire, y.data, x.data, x.elements);
+            add_to(r, o->coll.wire.dtype, y.data, x.data, x.elements);
         else
-            run_copy(r, y.data, x.data, dtype_bytes(o->coll.wire, x.elements));
+            run_copy(r, y.data, x.data, dtype_bytes(o->coll.wire.dtype, x.elements));
     }
 }
 
@@ -310,7 +310,7 @@ static void plant(struct exec_run *r, const struct instance *i, const struct col
 {
     const struct model *m = r->p->model;
     size_t size = dtype_bytes(c->dtype, 1), bytes = m->units[i->unit].numel * size;
-    const struct segment *s = c->segments;
+    const struct wire_segment *s = c->segments;
 
     if (i->unit != (m->n_units > 1))
         return;
@@ -358,12 +358,14 @@ static void gather_segments(struct exec_run *r, const struct op *o, const struct
 {
     const struct run_buffer *from = from_buffer(r, o, i), *to = to_buffer(r, o, i);
     struct coll_call c = {.kind = COLL_SEGMENT_GATHER, .data = segments_from(r, o, i, to)};
+    struct wire_segment *s;
 
-    segments_of(r, o, i, &c);
+    s = segments_of(r, o, i, &c);
     if (from != to)
         own_parts(r, o, i, from, to, false);
     run_segments(r, o, &c);
     plant(r, i, &c);
+    mem_free(s);
 }
 
 static void reduce_segments(struct exec_run *r, const struct op *o, const struct instance *i)
@@ -372,9 +374,11 @@ static void reduce_segments(struct exec_run *r, const struct op *o, const struct
     struct coll_call c = {.kind = COLL_SEGMENT_REDUCE,
                           .data = segments_from(r, o, i, from),
                           .scale = mean_of(r, run_group(r, o)->n)};
+    struct wire_segment *s;
 
-    segments_of(r, o, i, &c);
+    s = segments_of(r, o, i, &c);
     run_call(r, o, &c);
+    mem_free(s);
     if (from != to)
         own_parts(r, o, i, from, to, o->coll.moved.adds);
 }
@@ -391,8 +395,9 @@ static void exchange_batch(struct exec_run *r, const struct op *o, const struct 
     char *matrix = run_operand(r, o, i, back ? 0 : 1).data, *parts;
     uint32_t n = run_group(r, o)->n;
     struct coll_call c = {.kind = COLL_ALL_TO_ALL,
-                          .dtype = o->coll.wire,
-                          .chunk_bytes = dtype_bytes(o->coll.wire, r->held.t[x->tensor].room)};
+                          .dtype = o->coll.wire.dtype,
+                          .chunk_bytes =
+                              dtype_bytes(o->coll.wire.dtype, r->held.t[x->tensor].room)};
 
     c.data = parts = back ? matrix : run_scratch(r, SCRATCH_PACK, n * c.chunk_bytes);
     for (uint32_t k = 0; k < n && !back; k++)
@@ -419,12 +424,9 @@ static void gather_cut(struct exec_run *r, const struct op *o, const struct inst
     struct coll_call c = {.kind = COLL_SEGMENT_GATHER, .data = among->data};
     bool gradients = r->p->buffers[among->buffer].holds == HOLDS_MATRICES &&
                      optimizer_row(r->plan->job.optimizer)->start == START_GRADIENT;
-    struct segment *mine;
+    struct wire_segment *mine = segments_of(r, o, i, &c);
 
-    segments_of(r, o, i, &c);
-    mine = MEM_NEW(struct segment, c.n_segments);
     for (uint32_t k = 0; k < c.n_segments; k++) {
-        mine[k] = c.segments[k];
         if (r->place < mine[k].to_first || r->place >= mine[k].to_first + mine[k].to_n)
             continue;
         mine[k].offset += (uint64_t)(run_tensor(r, among, mine[k].tensor).data - (char *)c.data);
@@ -432,7 +434,6 @@ static void gather_cut(struct exec_run *r, const struct op *o, const struct inst
             run_copy(r, (char *)c.data + mine[k].offset, run_gradient(r, mine[k].tensor).data,
                      mine[k].bytes);
     }
-    c.segments = mine;
     run_call(r, o, &c);
     mem_free(mine);
 }

@@ -173,10 +173,10 @@ static uint64_t padded_bytes(struct lower *l, uint32_t u)
 
         for (uint32_t k = t->start[u]; k < t->start[u + 1]; k++)
             if (t->segments[k].root == t->segments[i].root)
-                owned += t->segments[k].bytes;
+                owned += t->segments[k].elements;
         most = num_max(most, owned);
     }
-    return most * l->shards;
+    return dtype_bytes(l->j->param_dtype, most * l->shards);
 }
 
 /* What units make for later ones, and who reads it: the one place that looks for them. */
@@ -220,6 +220,16 @@ static void carried_buffers(struct lower *l)
     }
 }
 
+/* One part of each unit's reduced gradients. */
+static uint64_t *part_grad_bytes(struct lower *l)
+{
+    uint64_t *v = part_even(l->plan, l->move.reduce.to, 1, l->a);
+
+    for (uint32_t u = 0; u < l->m->n_units; u++)
+        v[u] = dtype_bytes(l->j->grad_dtype, v[u]);
+    return v;
+}
+
 void step_buffers(struct lower *l)
 {
     const struct job *j = l->j;
@@ -238,16 +248,15 @@ void step_buffers(struct lower *l)
         l->grads =
             unit_buffer(l, "grads.unit", MEM_GRADS, j->grad_dtype, HOLDS_UNIT, unit_grad_bytes);
         if (l->move.reduce.even)
-            l->grad_shard = program_add_buffer(
-                &l->b, &(struct buffer){.name = "grads.shard",
-                                        .part = MEM_GRADS,
-                                        .dtype = j->grad_dtype,
-                                        .rule = SIZE_BY_UNIT,
-                                        .span = SPAN_UNIT,
-                                        .holds = HOLDS_UNIT_PARTS,
-                                        .cut = l->move.reduce.to,
-                                        .unit_bytes = part_even_bytes(l->plan, l->move.reduce.to,
-                                                                      j->grad_dtype, 1, l->a)});
+            l->grad_shard =
+                program_add_buffer(&l->b, &(struct buffer){.name = "grads.shard",
+                                                           .part = MEM_GRADS,
+                                                           .dtype = j->grad_dtype,
+                                                           .rule = SIZE_BY_UNIT,
+                                                           .span = SPAN_UNIT,
+                                                           .holds = HOLDS_UNIT_PARTS,
+                                                           .cut = l->move.reduce.to,
+                                                           .unit_bytes = part_grad_bytes(l)});
         if (l->move.reduce.table != PROGRAM_NONE)
             l->grad_owned =
                 program_add_buffer(&l->b, &(struct buffer){.name = "grads.owned",

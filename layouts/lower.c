@@ -37,6 +37,14 @@ static enum component reduced_to(const struct plan *plan, const struct layout *l
     return STATE;
 }
 
+/* Elements of a call of bucket_bytes; 0: one call. */
+static uint64_t bucket_elements(const struct lower *l, enum dtype d)
+{
+    uint64_t bytes = l->j->bucket_bytes;
+
+    return bytes ? num_max(bytes / dtype_bytes(d, 1), 1) : 0;
+}
+
 /* ---- gradients ---- */
 
 static void add_level(struct lower *l, enum component from, enum component to)
@@ -57,7 +65,7 @@ static void plan_reductions(struct lower *l)
     /* gradients that are cut leave unit by unit, in calls of up to a bucket */
     l->move.reduce = redistribute(l, WHOLE, to, true, l->j->grad_dtype,
                                   buckets && to != GRAD ? l->j->bucket_bytes : 0);
-    l->move.reduce.piece_bytes = buckets ? l->j->bucket_bytes : 0;
+    l->move.reduce.piece = buckets ? bucket_elements(l, l->j->grad_dtype) : 0;
     l->move.level_stream = l->layout->level_stream;
     if (to == WHOLE)
         return;
@@ -76,7 +84,7 @@ static void add_refresh(struct lower *l, struct op *o)
     o->phase = PHASE_REFRESH;
     o->stream = STREAM_GATHER;
     o->guard.unit_class = PROGRAM_NONE;
-    o->coll.wire = l->j->param_dtype;
+    o->coll.wire.dtype = l->j->param_dtype;
     o->coll.peer_op = PROGRAM_NONE;
     o->coll.moved.from_buffer = o->coll.moved.to_buffer = l->params;
     id = program_add_op(&l->b, o);
@@ -108,15 +116,14 @@ static void refresh_slices(struct lower *l, uint32_t group)
                             .moved = {.from = STATE, .to = PARAM}}};
 
     if (!l->j->overlap_refresh) {
-        o.coll.bytes = dtype_bytes(l->j->param_dtype, placement_slice(l->plan, STATE) * l->shards);
-        o.coll.piece_bytes = l->j->bucket_bytes;
+        o.coll.elements = placement_slice(l->plan, STATE) * l->shards;
+        o.coll.piece = bucket_elements(l, l->j->param_dtype);
         add_refresh(l, &o);
         return;
     }
     for (uint32_t u = 0; u < l->m->n_units; u++)
-        units[u] = dtype_bytes(l->j->param_dtype,
-                               num_ceil_div(l->m->units[u].numel, l->shards) * l->shards);
-    o.coll.unit_bytes = units;
+        units[u] = num_ceil_div(l->m->units[u].numel, l->shards) * l->shards;
+    o.coll.unit_elements = units;
     program_open_loop(&l->b, &(struct loop){.kind = LOOP_UNIT, .end = l->m->n_units});
     add_refresh(l, &o);
     program_close_loop(&l->b);
@@ -137,7 +144,7 @@ static void refresh(struct lower *l)
     }
     if (broadcasts(
             l)) { /* of whole tensors, along rings as NCCL's are unless the job says how segments travel */
-        t = part_owner_tensors(l->plan, l->j->param_dtype, l->a);
+        t = part_owner_tensors(l->plan, l->a);
         t.group = l->shard;
         x.table = program_add_segments(&l->b, &t);
         x.algo = plan_gathers_as_framework(l->plan) ? ALGO_RING : l->j->gather;
@@ -175,7 +182,7 @@ static struct matrix_step matrix_step(struct lower *l)
 
     if (flat && placement_parts(l->plan, STATE) > 1 &&
         placement_parts(l->plan, STATE) == l->plan->world) {
-        t = part_cut_segments(l->plan, optimizer_travel_dtype(l->j), l->a);
+        t = part_cut_segments(l->plan, l->a);
         t.group = l->shard;
         step.cut_table = program_add_segments(&l->b, &t);
     }
@@ -246,8 +253,8 @@ int layout_lower_reference(const struct plan *plan, const struct layout_referenc
 
         x.group = lower_group(&l, as->mesh, as->level[i]);
         x.even_kind = COLL_ALL_REDUCE;
-        x.wire = l.j->grad_dtype;
-        x.even = part_even_bytes(plan, WHOLE, l.j->grad_dtype, 1, a);
+        x.wire.dtype = l.j->grad_dtype;
+        x.even = part_even(plan, WHOLE, 1, a);
         if (i)
             l.move.level[l.move.n_levels++] = x;
         else

@@ -46,14 +46,14 @@ struct op optimizer_op(const char *name, enum op_kind kind)
                        .guard = {.unit_class = PROGRAM_NONE}};
 }
 
-static uint64_t *item_bytes(struct lower *l, uint32_t work,
-                            uint64_t (*bytes)(const struct lower *, const struct work_item *))
+static uint64_t *by_item(struct lower *l, uint32_t work,
+                         uint64_t (*size)(const struct lower *, const struct work_item *))
 {
     const struct work_table *w = &l->p->work_tables[work];
     uint64_t *v = ARENA_NEW(l->a, uint64_t, w->n_items);
 
     for (uint32_t i = 0; i < w->n_items; i++)
-        v[i] = bytes(l, &w->items[i]);
+        v[i] = size(l, &w->items[i]);
     return v;
 }
 
@@ -64,22 +64,23 @@ static uint64_t sharded_workspace_bytes(const struct lower *l, const struct work
                        w->m * w->m + w->m * w->n + (2 * w->m * w->m + w->m * w->n) / l->shards);
 }
 
-static uint64_t padded_matrix_bytes(const struct lower *l, const struct work_item *w)
+/* Elements of all parts of a matrix, padded; of A = X X^T cut into as many. */
+static uint64_t padded_matrix(const struct lower *l, const struct work_item *w)
 {
     const struct tensor *t = &l->m->tensors[w->tensor];
 
-    return dtype_bytes(optimizer_travel_dtype(l->j),
-                       placement_rows(l->plan, t, STATE) * t->cols * l->shards);
+    return placement_rows(l->plan, t, STATE) * t->cols * l->shards;
 }
 
-static uint64_t square_bytes(const struct lower *l, const struct work_item *w)
+static uint64_t padded_square(const struct lower *l, const struct work_item *w)
 {
-    return dtype_bytes(l->j->param_dtype, num_ceil_div(w->m, l->shards) * w->m * l->shards);
+    return num_ceil_div(w->m, l->shards) * w->m * l->shards;
 }
 
-/* Among the ranks that share a copy, `repeat` times in a row: of every item so many bytes, or `bytes` outside loops over items. */
+/* Among the ranks that share the states, `repeat` times in a row: so many elements of every item, or `elements` outside
+ * loops over items. */
 static uint32_t shard_op(struct lower *l, const char *name, enum coll_kind kind, enum stream stream,
-                         enum dtype wire, uint32_t repeat, const uint64_t *by_item, uint64_t bytes)
+                         enum dtype wire, uint32_t repeat, const uint64_t *items, uint64_t elements)
 {
     struct op o = optimizer_op(name, OP_COLLECTIVE);
 
@@ -90,11 +91,11 @@ static uint32_t shard_op(struct lower *l, const char *name, enum coll_kind kind,
                                            .to = WHOLE,
                                            .from_buffer = PROGRAM_NONE,
                                            .to_buffer = PROGRAM_NONE},
-                                 .item_bytes = by_item,
-                                 .bytes = bytes,
+                                 .item_elements = items,
+                                 .elements = elements,
                                  .table = PROGRAM_NONE,
                                  .repeat = repeat,
-                                 .wire = wire,
+                                 .wire = {.dtype = wire},
                                  .peer_op = PROGRAM_NONE};
     return program_add_op(&l->b, &o);
 }
@@ -112,9 +113,9 @@ static uint32_t start_buffer(const struct lower *l, uint32_t momentum)
 }
 
 static uint32_t gather_op(struct lower *l, const char *name, enum dtype wire, uint32_t repeat,
-                          const uint64_t *by_item, uint64_t bytes)
+                          const uint64_t *items, uint64_t elements)
 {
-    return shard_op(l, name, COLL_ALL_GATHER, STREAM_GATHER, wire, repeat, by_item, bytes);
+    return shard_op(l, name, COLL_ALL_GATHER, STREAM_GATHER, wire, repeat, items, elements);
 }
 
 uint32_t optimizer_elementwise(struct lower *l, const char *name, enum kernel k,
@@ -220,13 +221,12 @@ static uint32_t item_gathers(struct lower *l, const struct matrix_step *s, uint3
     uint32_t n = 0, steps = l->j->ns_steps;
 
     if (l->shards > 1 && s->gather_each)
-        gathers[n++] =
-            gather_op(l, "optimizer.gather", d, 1, item_bytes(l, work, padded_matrix_bytes), 0);
+        gathers[n++] = gather_op(l, "optimizer.gather", d, 1, by_item(l, work, padded_matrix), 0);
     if (s->products) { /* X X^T and B X need X whole, A A needs A whole, in each step */
-        gathers[n++] = gather_op(l, "optimizer.gather_x", d, 2 * steps,
-                                 item_bytes(l, work, padded_matrix_bytes), 0);
+        gathers[n++] =
+            gather_op(l, "optimizer.gather_x", d, 2 * steps, by_item(l, work, padded_matrix), 0);
         gathers[n++] = gather_op(l, "optimizer.gather_a", l->j->param_dtype, steps,
-                                 item_bytes(l, work, square_bytes), 0);
+                                 by_item(l, work, padded_square), 0);
     }
     for (uint32_t i = 0; i < n; i++)
         l->p->ops[gathers[i]].coll.interleaved = s->products;
@@ -247,9 +247,9 @@ static void matrix_loop(struct lower *l, const struct matrix_step *s, const stru
                                 .rule = SIZE_BY_ITEM,
                                 .span = SPAN_ITEM,
                                 .holds = held ? HOLDS_NOTHING : HOLDS_MATRIX,
-                                .item_bytes = item_bytes(l, x->work,
-                                                         s->products ? sharded_workspace_bytes
-                                                                     : optimizer_workspace_bytes)});
+                                .item_bytes = by_item(l, x->work,
+                                                      s->products ? sharded_workspace_bytes
+                                                                  : optimizer_workspace_bytes)});
     program_open_loop(&l->b, &(struct loop){.kind = LOOP_ITEM, .work = x->work});
     if (!held && momentum)
         ops[n++] = momentum_op(l, x, space);
@@ -346,7 +346,7 @@ static void once_step(struct lower *l, const struct matrix_step *s)
             if (layout_updates_as_matrix(l->plan, &l->m->tensors[i])) {
                 struct work_item item = {.tensor = i};
 
-                all += padded_matrix_bytes(l, &item);
+                all += padded_matrix(l, &item);
             }
         id = gather_op(l, "optimizer.gather_once", optimizer_travel_dtype(l->j), 1, NULL, all);
         program_op_wait(&l->b, id, (struct wait){.op = x.after});
@@ -397,7 +397,8 @@ static uint32_t batch_work(struct lower *l)
 /* The matrix as it came, and Newton-Schulz's A and B. */
 static uint64_t arrived_workspace_bytes(const struct lower *l, const struct work_item *w)
 {
-    return padded_matrix_bytes(l, w) + dtype_bytes(DTYPE_BF16, 2 * w->m * w->m);
+    return dtype_bytes(optimizer_travel_dtype(l->j), padded_matrix(l, w)) +
+           dtype_bytes(DTYPE_BF16, 2 * w->m * w->m);
 }
 
 /* Every batch: a rank's rows of its matrices go to whoever works each, and come back as rows of the updates. A batch comes while the one
@@ -407,7 +408,7 @@ static void batch_loop(struct lower *l, const struct matrix_step *s, uint32_t he
 {
     uint32_t work = batch_work(l), space, in, next, products;
     enum dtype wire = optimizer_travel_dtype(l->j);
-    const uint64_t *bytes = item_bytes(l, work, padded_matrix_bytes);
+    const uint64_t *elements = by_item(l, work, padded_matrix);
 
     space = program_add_buffer(
         &l->b, &(struct buffer){.name = "optimizer.workspace",
@@ -416,17 +417,17 @@ static void batch_loop(struct lower *l, const struct matrix_step *s, uint32_t he
                                 .rule = SIZE_BY_ITEM,
                                 .span = SPAN_ITEM,
                                 .holds = HOLDS_MATRIX,
-                                .item_bytes = item_bytes(l, work, arrived_workspace_bytes)});
+                                .item_bytes = by_item(l, work, arrived_workspace_bytes)});
     program_open_loop(&l->b, &(struct loop){.kind = LOOP_ITEM, .work = work});
-    in = shard_op(l, "optimizer.all_to_all", COLL_ALL_TO_ALL, STREAM_GATHER, wire, 1, bytes, 0);
+    in = shard_op(l, "optimizer.all_to_all", COLL_ALL_TO_ALL, STREAM_GATHER, wire, 1, elements, 0);
     next = program_add_op(&l->b, &(struct op){.name = "optimizer.next_batch",
                                               .kind = OP_MARK,
                                               .phase = PHASE_OPTIMIZER,
                                               .stream = STREAM_COMPUTE,
                                               .guard = {.unit_class = PROGRAM_NONE}});
     products = products_op(l, s, "");
-    *out =
-        shard_op(l, "optimizer.all_to_all.back", COLL_ALL_TO_ALL, STREAM_REDUCE, wire, 1, bytes, 0);
+    *out = shard_op(l, "optimizer.all_to_all.back", COLL_ALL_TO_ALL, STREAM_REDUCE, wire, 1,
+                    elements, 0);
     program_op_wait(&l->b, in, (struct wait){.op = after});
     program_op_wait(&l->b, in, (struct wait){.op = next});
     program_op_wait(&l->b, products, (struct wait){.op = in});
@@ -454,7 +455,7 @@ static void alltoall_step(struct lower *l, const struct matrix_step *s)
     uint32_t out;
 
     for (uint32_t i = 0; i < l->p->work_tables[x.work].n_items; i++)
-        rows += padded_matrix_bytes(l, &l->p->work_tables[x.work].items[i]) / l->shards;
+        rows += padded_matrix(l, &l->p->work_tables[x.work].items[i]) / l->shards;
     x.held = program_add_buffer(&l->b, &(struct buffer){.name = "optimizer.rows",
                                                         .part = MEM_WORKSPACE,
                                                         .dtype = d,
@@ -462,7 +463,7 @@ static void alltoall_step(struct lower *l, const struct matrix_step *s)
                                                         .span = SPAN_STEP,
                                                         .holds = HOLDS_MATRIX_PARTS,
                                                         .cut = STATE,
-                                                        .bytes = rows,
+                                                        .bytes = dtype_bytes(d, rows),
                                                         .work = x.work});
     x.after = hold_mark(l, "optimizer.rows.hold", x.held, false, l->optimizer_begin);
     x.after = momentum_loop(l, &x);
@@ -500,7 +501,7 @@ static uint32_t cut_gather(struct lower *l, const struct matrix_step *s, uint32_
                                  .group = l->world,
                                  .algo = ALGO_RING,
                                  .table = s->cut_table,
-                                 .wire = optimizer_travel_dtype(l->j),
+                                 .wire = {.dtype = optimizer_travel_dtype(l->j)},
                                  .peer_op = PROGRAM_NONE};
     id = program_add_op(&l->b, &o);
     for (uint32_t i = 0; i < n; i++)

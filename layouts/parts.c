@@ -10,8 +10,7 @@ uint64_t part_unit_bytes(const struct plan *plan, uint32_t unit, enum dtype d)
     return dtype_bytes(d, plan->model.units[unit].numel);
 }
 
-uint64_t *part_even_bytes(const struct plan *plan, enum component c, enum dtype d, uint64_t times,
-                          struct arena *a)
+uint64_t *part_even(const struct plan *plan, enum component c, uint64_t times, struct arena *a)
 {
     uint64_t *v = ARENA_NEW(a, uint64_t, plan->model.n_units), sum = 0;
 
@@ -25,7 +24,7 @@ uint64_t *part_even_bytes(const struct plan *plan, enum component c, enum dtype 
             else if (plan->place[i].rule == PLACE_CHUNK)
                 elements +=
                     placement_rows(plan, &plan->model.tensors[i], c) * plan->model.tensors[i].cols;
-        sum += v[u] = dtype_bytes(d, elements) * times;
+        sum += v[u] = elements * times;
     }
     return sum ? v : NULL;
 }
@@ -62,8 +61,7 @@ static struct segment_table rows_finish(struct rows *r, struct arena *a)
     return (struct segment_table){.n_units = r->n_units, .start = r->start, .segments = s};
 }
 
-static struct segment_table owner_segments(const struct plan *plan, enum dtype d, bool merge,
-                                           struct arena *a)
+static struct segment_table owner_segments(const struct plan *plan, bool merge, struct arena *a)
 {
     const struct model *m = &plan->model;
     struct rows r;
@@ -74,37 +72,37 @@ static struct segment_table owner_segments(const struct plan *plan, enum dtype d
         size_t first = r.n;
 
         for (uint32_t i = m->units[u].first; i < m->units[u].first + m->units[u].n; i++) {
-            uint64_t bytes = dtype_bytes(d, m->tensors[i].numel);
+            uint64_t elements = m->tensors[i].numel;
             struct segment *last = merge && r.n > first ? &r.list[r.n - 1] : NULL;
 
             if (plan->place[i].rule == PLACE_OWNER) {
                 if (last && last->root == plan->place[i].owner &&
-                    last->offset + last->bytes == offset) {
-                    last->bytes += bytes;
+                    last->offset + last->elements == offset) {
+                    last->elements += elements;
                     last->tensor = PROGRAM_NONE;
                 } else {
                     rows_add(&r, (struct segment){.root = plan->place[i].owner,
                                                   .to_n = placement_parts(plan, STATE),
                                                   .tensor = i - m->units[u].first,
                                                   .offset = offset,
-                                                  .bytes = bytes});
+                                                  .elements = elements});
                 }
             }
-            offset += bytes;
+            offset += elements;
         }
         r.start[u + 1] = (uint32_t)r.n;
     }
     return rows_finish(&r, a);
 }
 
-struct segment_table part_owner_segments(const struct plan *plan, enum dtype d, struct arena *a)
+struct segment_table part_owner_segments(const struct plan *plan, struct arena *a)
 {
-    return owner_segments(plan, d, true, a);
+    return owner_segments(plan, true, a);
 }
 
-struct segment_table part_owner_tensors(const struct plan *plan, enum dtype d, struct arena *a)
+struct segment_table part_owner_tensors(const struct plan *plan, struct arena *a)
 {
-    return owner_segments(plan, d, false, a);
+    return owner_segments(plan, false, a);
 }
 
 struct bucket *part_buckets(const struct plan *plan, uint64_t bucket_bytes, struct arena *a)
@@ -126,7 +124,6 @@ struct bucket *part_buckets(const struct plan *plan, uint64_t bucket_bytes, stru
 /* Runs of parts as segments: of one tensor, or of a bucket. */
 struct run_rows {
     struct rows *to;
-    enum dtype d;
     struct segment like; /* what all of them have in common */
 };
 
@@ -138,17 +135,17 @@ static void add_segments(void *ctx, const struct placement_run *run)
         struct segment s = x->like;
 
         s.root = run->part + k;
-        s.offset = dtype_bytes(x->d, run->first + k * run->each);
-        s.bytes = dtype_bytes(x->d, run->each);
+        s.offset = run->first + k * run->each;
+        s.elements = run->each;
         rows_add(x->to, s);
     }
 }
 
 struct segment_table part_slice_segments(const struct plan *plan, const struct bucket *buckets,
-                                         enum dtype d, struct arena *a)
+                                         struct arena *a)
 {
     struct rows r;
-    struct run_rows x = {&r, d, {.to_n = plan->world, .tensor = PROGRAM_NONE}};
+    struct run_rows x = {&r, {.to_n = plan->world, .tensor = PROGRAM_NONE}};
 
     rows_init(&r, plan->model.n_units, a);
     for (uint32_t u = 0; u < plan->model.n_units; u++) {
@@ -199,10 +196,10 @@ struct part_holders part_holders(const struct plan *plan, uint32_t tensor)
     return h;
 }
 
-struct segment_table part_cut_segments(const struct plan *plan, enum dtype d, struct arena *a)
+struct segment_table part_cut_segments(const struct plan *plan, struct arena *a)
 {
     struct rows r;
-    struct run_rows x = {&r, d, {0}};
+    struct run_rows x = {&r, {0}};
 
     rows_init(&r, 1, a);
     for (uint32_t i = 0; i < plan->model.n_tensors; i++) {

@@ -8,19 +8,18 @@ struct exchange redistribute_nothing(void)
         .group = PROGRAM_NONE, .table = PROGRAM_NONE, .from = WHOLE, .to = WHOLE};
 }
 
-/* Whole gradients, bucket by bucket: the bytes of a bucket stand at the unit that completes it. */
-static void add_buckets(struct lower *l, struct exchange *x, const struct bucket *buckets,
-                        enum dtype d)
+/* Whole gradients, bucket by bucket: the elements of a bucket stand at the unit that completes it. */
+static void add_buckets(struct lower *l, struct exchange *x, const struct bucket *buckets)
 {
-    uint64_t *bytes = ARENA_NEW(l->a, uint64_t, l->m->n_units),
+    uint64_t *elements = ARENA_NEW(l->a, uint64_t, l->m->n_units),
              *first = ARENA_NEW(l->a, uint64_t, l->m->n_units);
 
     for (uint32_t u = 0; u < l->m->n_units; u++) {
-        bytes[u] = dtype_bytes(d, buckets[u].elements);
+        elements[u] = buckets[u].elements;
         first[u] = buckets[u].first;
     }
     x->first = first;
-    x->even = bytes;
+    x->even = elements;
 }
 
 static uint32_t add_table(struct lower *l, struct segment_table t)
@@ -30,28 +29,27 @@ static uint32_t add_table(struct lower *l, struct segment_table t)
 }
 
 /* The segments of owners, or of flat slices. `at`: the component whose parts they are. */
-static void add_segments(struct lower *l, struct exchange *x, enum component at, enum dtype d,
-                         uint64_t bucket)
+static void add_segments(struct lower *l, struct exchange *x, enum component at, uint64_t bucket)
 {
     struct bucket *buckets;
 
     if (placement_parts(l->plan, at) == 1)
         return;
     if (l->plan->strategy == STRATEGY_OWNER) {
-        if (l->owner_table[d] == PROGRAM_NONE)
-            l->owner_table[d] = add_table(l, part_owner_segments(l->plan, d, l->a));
-        x->table = l->owner_table[d];
+        if (l->owner_table == PROGRAM_NONE)
+            l->owner_table = add_table(l, part_owner_segments(l->plan, l->a));
+        x->table = l->owner_table;
         x->algo = l->j->gather;
         return;
     }
     if (l->layout->rule != PLACE_FLAT)
         return;
     buckets = part_buckets(l->plan, bucket, l->a);
-    add_buckets(l, x, buckets, d);
+    add_buckets(l, x, buckets);
     x->even = NULL;
     if (!bucket) /* a unit at a time */
         x->first = NULL;
-    x->table = add_table(l, part_slice_segments(l->plan, buckets, d, l->a));
+    x->table = add_table(l, part_slice_segments(l->plan, buckets, l->a));
     x->algo = ALGO_RING;
 }
 
@@ -65,7 +63,7 @@ struct exchange redistribute(struct lower *l, enum component from, enum componen
 
     x.from = from;
     x.to = to;
-    x.wire = d;
+    x.wire.dtype = d;
     x.even_kind = sums ? COLL_REDUCE_SCATTER : COLL_ALL_GATHER;
     x.segment_kind = sums ? COLL_SEGMENT_REDUCE : COLL_SEGMENT_GATHER;
     if (from == to) {
@@ -76,11 +74,11 @@ struct exchange redistribute(struct lower *l, enum component from, enum componen
     if (x.group == PROGRAM_NONE)
         return x;
     if (bucket && part == WHOLE) {
-        add_buckets(l, &x, part_buckets(plan, bucket, l->a), d);
+        add_buckets(l, &x, part_buckets(plan, bucket, l->a));
         return x;
     }
-    add_segments(l, &x, part, d, bucket);
-    x.even = part_even_bytes(plan, part, d, from == to ? 1 : mesh_size(&plan->mesh, over), l->a);
+    add_segments(l, &x, part, bucket);
+    x.even = part_even(plan, part, from == to ? 1 : mesh_size(&plan->mesh, over), l->a);
     return x;
 }
 
@@ -95,7 +93,7 @@ uint32_t exchange_ops(struct lower *l, const struct exchange *x, const char *nam
                                          .to_buffer = PROGRAM_NONE,
                                          .first = x->first},
                                .table = PROGRAM_NONE,
-                               .piece_bytes = x->piece_bytes,
+                               .piece = x->piece,
                                .wire = x->wire,
                                .peer_op = PROGRAM_NONE}};
     uint32_t n = 0;
@@ -114,7 +112,7 @@ uint32_t exchange_ops(struct lower *l, const struct exchange *x, const char *nam
         ops[n] = like;
         ops[n].name = n ? arena_printf(l->a, "%s.tail", name) : name;
         ops[n].coll.kind = x->even_kind;
-        ops[n++].coll.unit_bytes = x->even;
+        ops[n++].coll.unit_elements = x->even;
     }
     return n;
 }

@@ -19,13 +19,13 @@
  * flat slices hold as segments; a unit may have both. */
 struct exchange {
     enum component from, to;
-    enum dtype wire;
+    struct wire wire;
     uint32_t group; /* PROGRAM_NONE: nothing moves */
     enum coll_kind even_kind, segment_kind;
-    const uint64_t *even;  /* [n_units] bytes of all parts, padded; NULL: there are none */
+    const uint64_t *even;  /* [n_units] elements of all parts, padded; NULL: there are none */
     uint32_t table;        /* of segments, or PROGRAM_NONE: there are none */
     enum coll_algo algo;   /* of segments */
-    uint64_t piece_bytes;  /* calls of up to so many bytes; 0: one call */
+    uint64_t piece;        /* calls of up to so many elements; 0: one call */
     const uint64_t *first; /* struct moved */
 };
 

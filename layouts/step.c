@@ -64,8 +64,7 @@ int lower_begin(struct lower *l, const struct plan *plan, struct arena *a, struc
                                 .gather = redistribute_nothing(),
                                 .reduce = redistribute_nothing(),
                                 .reduce_after = l->n > 1 && job_reduces_after(l->j)};
-    for (int d = 0; d < DTYPE_N; d++)
-        l->owner_table[d] = PROGRAM_NONE;
+    l->owner_table = PROGRAM_NONE;
     l->params = l->states = l->master = PROGRAM_NONE;
     l->padded = l->weights = l->inputs = l->input_grads = l->grads = l->grad_shard = l->grad_owned =
         l->eager = PROGRAM_NONE;

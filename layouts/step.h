@@ -38,8 +38,8 @@ struct lower {
     struct movement move;
     uint32_t world,
         shard; /* groups: all ranks; those that share the states (PROGRAM_NONE: they are whole) */
-    uint32_t owner_table[DTYPE_N]; /* of owners' segments by dtype; PROGRAM_NONE: not made yet */
-    bool *kept;                    /* [n_units]: stays gathered from forward to backward */
+    uint32_t owner_table; /* of owners' segments; PROGRAM_NONE: not made yet */
+    bool *kept;           /* [n_units]: stays gathered from forward to backward */
     bool *not_kept;
     /* ids of buffers; `weights` is what kernels read: gathered units, or the parameters themselves */
     uint32_t params, states, master, weights, padded, inputs, input_grads, grads, grad_shard,
@@ -101,10 +101,9 @@ void lower_tail_step(struct lower *l);
 
 /* ---- parts.c: who holds which bytes ---- */
 
-/* Bytes of one part of each unit's tensors that are cut by rows, padded (sum of room rows x cols), or of all its
+/* Elements of one part of each unit's tensors that are cut by rows, padded (sum of room rows x cols), or of all its
  * tensors where `c` is not cut; `times` that. [n_units]; NULL when there are none. */
-uint64_t *part_even_bytes(const struct plan *plan, enum component c, enum dtype d, uint64_t times,
-                          struct arena *a);
+uint64_t *part_even(const struct plan *plan, enum component c, uint64_t times, struct arena *a);
 uint64_t part_unit_bytes(const struct plan *plan, uint32_t unit, enum dtype d);
 /* Matrices of equal rows and columns: which shape (in the order of their first; PROGRAM_NONE: no matrix), and the how many-th of it.
  * +alltoall works ordinals k W to (k+1) W - 1 of a shape at a time, ordinal mod W by that place. O(tensors x shapes). */
@@ -117,10 +116,10 @@ struct part_holders {
     uint32_t first, n;
 };
 struct part_holders part_holders(const struct plan *plan, uint32_t tensor);
-/* Owner segments of every unit, in `d` bytes, ordered by offset; neighbours of one owner merge. */
-struct segment_table part_owner_segments(const struct plan *plan, enum dtype d, struct arena *a);
+/* Owner segments of every unit, ordered by offset; neighbours of one owner merge. */
+struct segment_table part_owner_segments(const struct plan *plan, struct arena *a);
 /* The same without merging: a segment for each tensor that has an owner. */
-struct segment_table part_owner_tensors(const struct plan *plan, enum dtype d, struct arena *a);
+struct segment_table part_owner_tensors(const struct plan *plan, struct arena *a);
 /* Reduction buckets: in backward order, units are collected until `bucket` bytes are full; the bytes of a bucket stand
  * at the unit that completes it, 0 elsewhere. first_element[u], elements[u] of the flat space. bucket 0: one a unit. */
 struct bucket {
@@ -129,8 +128,8 @@ struct bucket {
 struct bucket *part_buckets(const struct plan *plan, uint64_t bucket_bytes, struct arena *a);
 /* The flat slices that a bucket touches, as segments (ZeRO-1's reduction). */
 struct segment_table part_slice_segments(const struct plan *plan, const struct bucket *buckets,
-                                         enum dtype d, struct arena *a);
+                                         struct arena *a);
 /* Segments of the matrices that slice boundaries cut: each holder sends its part to the others. One row. */
-struct segment_table part_cut_segments(const struct plan *plan, enum dtype d, struct arena *a);
+struct segment_table part_cut_segments(const struct plan *plan, struct arena *a);
 
 #endif

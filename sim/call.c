@@ -1,5 +1,6 @@
 #include "sim/call.h"
 
+#include "core/num.h"
 #include "sim/collective.h"
 
 #include <string.h>
@@ -49,22 +50,22 @@ static struct group group_of(const struct call *x, uint32_t world, struct arena 
     return g;
 }
 
-/* Equal parts, on ranks that are evenly spread. */
+/* Equal parts of elements of 2 bytes, on ranks that are evenly spread. */
 static struct segment_table segments_of(const struct call *x, struct arena *a)
 {
     uint32_t n = x->n_owners ? x->n_owners : 1, *start = ARENA_NEW(a, uint32_t, 2);
     struct segment *s = ARENA_NEW(a, struct segment, n);
-    uint64_t offset = 0;
+    uint64_t all = num_ceil_div(x->n_bytes, 2), offset = 0;
 
     for (uint32_t i = 0; i < n; i++) {
-        uint64_t bytes = x->n_bytes / n + (i < x->n_bytes % n);
+        uint64_t elements = all / n + (i < all % n);
 
         s[i] = (struct segment){.root = (uint32_t)((uint64_t)i * x->n_ranks / n),
                                 .to_n = x->n_ranks,
                                 .tensor = PROGRAM_NONE,
                                 .offset = offset,
-                                .bytes = bytes};
-        offset += bytes;
+                                .elements = elements};
+        offset += elements;
     }
     start[1] = n;
     return (struct segment_table){.n_units = 1, .start = start, .segments = s};
@@ -92,10 +93,10 @@ static void program_of(const struct cluster *domains, const struct call *calls, 
                                 .coll = {.kind = calls[i].kind,
                                          .group = i,
                                          .algo = calls[i].algo,
-                                         .bytes = calls[i].n_bytes,
+                                         .elements = num_ceil_div(calls[i].n_bytes, 2),
                                          .table = i,
-                                         .piece_bytes = calls[i].piece_bytes,
-                                         .wire = DTYPE_BF16}};
+                                         .piece = num_ceil_div(calls[i].piece_bytes, 2),
+                                         .wire = {.dtype = DTYPE_BF16}}};
     }
 }
 

@@ -305,7 +305,7 @@ struct coll_activity *coll_make(const struct coll_cache *k, const struct op *o,
     struct coll_activity *x = ARENA_NEW(arena, struct coll_activity, 1);
     struct fluid_use *uses = ARENA_NEW(arena, struct fluid_use, RESOURCE_N);
     struct amounts a[RESOURCE_N];
-    uint64_t bytes = op_coll_bytes(k->p, o, i);
+    uint64_t elements = op_coll_elements(k->p, o, i);
     double busy_s, work = 0, channels, pcie_share, calls = o->coll.repeat ? o->coll.repeat : 1;
     struct nccl_call call;
 
@@ -319,8 +319,8 @@ struct coll_activity *coll_make(const struct coll_cache *k, const struct op *o,
     /* broadcasts of an all-gather's parts follow one ring as its call does: the host alone takes longer */
     if (o->coll.calls == CALLS_BROADCASTS && o->coll.kind == COLL_SEGMENT_GATHER)
         calls *= op_calls(k->p, o, i);
-    if (o->coll.piece_bytes && o->coll.piece_bytes < bytes)
-        calls *= (double)num_ceil_div(bytes, o->coll.piece_bytes);
+    if (o->coll.piece && o->coll.piece < elements)
+        calls *= (double)num_ceil_div(elements, o->coll.piece);
     call = one_call(k, o, i, algo, &s, a, calls, pcie_share);
     if (s.n < 2 || (call.node_s <= 0 && call.nic_s <= 0))
         return x;

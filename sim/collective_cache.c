@@ -9,7 +9,8 @@
 #include <string.h>
 
 struct key {
-    uint32_t kind, algo, table, row, group, repeat, wire, calls;
+    uint32_t kind, algo, table, row, group, repeat, calls;
+    struct wire wire;
     uint64_t bytes, piece;
 };
 struct coll_cache_slot {
@@ -91,7 +92,7 @@ static double at_least_ps(const struct coll_cache *k, const struct op *o, const 
     if (s.nodes < 2 || !direct_is(k->p, o, i, algo) || traffic_to_ranges(k->p, o, i))
         return 0;
     for (uint32_t n = t->start[u]; n < t->start[u + 1]; n++)
-        most = num_max(most, t->segments[n].bytes);
+        most = num_max(most, wire_bytes(&o->coll.wire, t->segments[n].elements));
     return (double)most * (segment_algo(algo)->one_a_node ? s.nodes - 1 : s.n - s.per_node) /
            (k->c->nics_per_node * coll_capacity(&k->fabric, RESOURCE_NIC_TX));
 }
@@ -138,8 +139,8 @@ const struct coll_activity *coll_get(struct coll_cache *k, const struct op *o,
     key.algo = segments ? (uint32_t)algo : (uint32_t)ALGO_RING;
     key.group = c->group;
     key.repeat = c->repeat;
-    key.wire = (uint32_t)c->wire;
-    key.piece = c->piece_bytes;
+    key.wire = c->wire;
+    key.piece = c->piece;
     key.table = segments || c->rooted ? c->table : PROGRAM_NONE;
     key.calls = (uint32_t)c->calls;
     key.row = key.table != PROGRAM_NONE && k->p->segment_tables[c->table].n_units > 1 ? i->unit : 0;

@@ -98,7 +98,7 @@ struct rooted {
     uint32_t *start; /* owned [roots + 1] into of; NULL: no buffer needs this table */
     struct rooted_of {
         uint32_t unit;
-        uint64_t bytes;
+        uint64_t elements;
     } * of; /* owned, by root, then by unit */
 };
 
@@ -116,7 +116,7 @@ static struct rooted rooted_by_root(const struct program *p, const struct segmen
     }
     for (uint32_t u = 0; u < t->n_units; u++)
         for (uint32_t i = t->start[u]; i < t->start[u + 1]; i++)
-            x.of[at[t->segments[i].root]++] = (struct rooted_of){u, t->segments[i].bytes};
+            x.of[at[t->segments[i].root]++] = (struct rooted_of){u, t->segments[i].elements};
     mem_free(at);
     return x;
 }
@@ -152,7 +152,7 @@ static bool roots_any(const struct rooted *x, const struct program *p, uint32_t 
 }
 
 /* By binary search: a root's entries stand in the order of units. */
-static uint64_t segment_bytes(const struct rooted *x, uint32_t unit, uint32_t root)
+static uint64_t segment_elements(const struct rooted *x, uint32_t unit, uint32_t root)
 {
     uint32_t first = x->start[root], end = x->start[root + 1];
     uint64_t sum = 0;
@@ -166,7 +166,7 @@ static uint64_t segment_bytes(const struct rooted *x, uint32_t unit, uint32_t ro
             end = middle;
     }
     for (; first < x->start[root + 1] && x->of[first].unit == unit; first++)
-        sum += x->of[first].bytes;
+        sum += x->of[first].elements;
     return sum;
 }
 
@@ -179,8 +179,10 @@ static uint64_t change_on(const struct run *r, const struct rooted *x, const str
     if (c->class_id != PROGRAM_NONE && r->class_of[rank] != c->class_id)
         return 0;
     return b->rule == SIZE_SEGMENTS
-               ? segment_bytes(&x[b->table], c->unit,
-                               program_root(r->p, &r->p->segment_tables[b->table], rank))
+               ? dtype_bytes(
+                     b->dtype,
+                     segment_elements(&x[b->table], c->unit,
+                                      program_root(r->p, &r->p->segment_tables[b->table], rank)))
                : c->bytes;
 }
 

@@ -123,7 +123,8 @@ static void segments(struct walk *w, const struct collective *k, uint32_t unit, 
         for (uint32_t i = t->start[u]; i < t->start[u + 1]; i++) {
             const struct segment *s = &t->segments[i];
 
-            w->roots[0] = (struct direct_end){member(w, s->root), s->bytes * w->repeat};
+            w->roots[0] = (struct direct_end){member(w, s->root),
+                                              wire_bytes(&k->wire, s->elements) * w->repeat};
             others(w, s->to_first, s->to_n, 1);
             emit(w, 1, s->to_n);
         }
@@ -131,7 +132,7 @@ static void segments(struct walk *w, const struct collective *k, uint32_t unit, 
     }
     own = MEM_NEW(uint64_t, n);
     for (uint32_t i = t->start[u]; i < t->start[u + 1]; i++)
-        own[t->segments[i].root] += t->segments[i].bytes * w->repeat;
+        own[t->segments[i].root] += wire_bytes(&k->wire, t->segments[i].elements) * w->repeat;
     if (segment_algo(algo)->one_a_node)
         places(w, own);
     else
@@ -149,7 +150,7 @@ static void one_group(struct walk *w, const struct op *o, const struct instance 
     case COLL_ALL_TO_ALL:
         for (uint32_t k = 0; k < n; k++)
             w->roots[k] = (struct direct_end){
-                member(w, k), traffic_chunk(&o->coll, op_coll_bytes(w->p, o, i), n) * w->repeat};
+                member(w, k), traffic_chunk(&o->coll, op_coll_elements(w->p, o, i), n) * w->repeat};
         others(w, 0, n, 1);
         emit(w, n, n);
         break;

@@ -164,7 +164,7 @@ uint64_t segment_table_rooted(const struct segment_table *t, uint32_t unit, uint
     uint64_t sum = 0;
 
     for (uint32_t k = t->start[u]; k < t->start[u + 1]; k++)
-        sum += t->segments[k].root == root ? t->segments[k].bytes : 0;
+        sum += t->segments[k].root == root ? t->segments[k].elements : 0;
     return sum;
 }
 
@@ -178,7 +178,32 @@ static uint64_t most_rooted(const struct segment_table *t, uint32_t unit)
     return most;
 }
 
-uint64_t op_coll_bytes(const struct program *p, const struct op *o, const struct instance *i)
+uint64_t wire_bytes(const struct wire *w, uint64_t elements)
+{
+    return dtype_bytes(w->dtype, elements) +
+           (w->block ? dtype_bytes(w->scale, num_ceil_div(elements, w->block)) : 0);
+}
+
+struct wire_segment *wire_segments(const struct segment_table *t, uint32_t unit,
+                                   const struct wire *w, uint32_t *n)
+{
+    uint32_t u = t->n_units == 1 ? 0 : unit;
+    const struct segment *s = t->segments + t->start[u];
+    struct wire_segment *v;
+
+    *n = t->start[u + 1] - t->start[u];
+    v = MEM_NEW(struct wire_segment, *n + 1);
+    for (uint32_t i = 0; i < *n; i++)
+        v[i] = (struct wire_segment){s[i].root,
+                                     s[i].to_first,
+                                     s[i].to_n,
+                                     s[i].tensor,
+                                     dtype_bytes(w->dtype, s[i].offset),
+                                     wire_bytes(w, s[i].elements)};
+    return v;
+}
+
+uint64_t op_coll_elements(const struct program *p, const struct op *o, const struct instance *i)
 {
     const struct collective *c = &o->coll;
 
@@ -188,14 +213,19 @@ uint64_t op_coll_bytes(const struct program *p, const struct op *o, const struct
         uint64_t sum = 0;
 
         for (uint32_t k = t->start[u]; k < t->start[u + 1]; k++)
-            sum += t->segments[k].bytes;
+            sum += t->segments[k].elements;
         return sum;
     }
     if (c->rooted)
         return most_rooted(&p->segment_tables[c->table], i->unit);
-    if (c->item_bytes)
-        return c->item_bytes[i->item];
-    return c->unit_bytes ? c->unit_bytes[i->unit] : c->bytes;
+    if (c->item_elements)
+        return c->item_elements[i->item];
+    return c->unit_elements ? c->unit_elements[i->unit] : c->elements;
+}
+
+uint64_t op_coll_bytes(const struct program *p, const struct op *o, const struct instance *i)
+{
+    return wire_bytes(&o->coll.wire, op_coll_elements(p, o, i));
 }
 
 uint32_t op_calls(const struct program *p, const struct op *o, const struct instance *i)

@@ -79,12 +79,12 @@ struct rank_table {
 };
 uint64_t rank_table_get(const struct rank_table *t, uint32_t rank);
 
-/* Part [offset, offset+bytes) of a unit's buffer sits on group rank `root`; it goes to (or comes from) group ranks
+/* Elements [offset, offset+elements) of a unit's buffer sit on group rank `root`; they go to (or come from) group ranks
  * [to_first, to_first+to_n). */
 struct segment {
     uint32_t root, to_first, to_n;
     uint32_t tensor; /* or PROGRAM_NONE */
-    uint64_t offset, bytes;
+    uint64_t offset, elements;
 };
 /* CSR by unit: segments[start[u] .. start[u+1]). */
 struct segment_table {
@@ -175,7 +175,7 @@ struct buffer {
     const uint64_t *unit_bytes; /* [n_units] */
     const uint64_t *item_bytes; /* [n_items of work] */
     struct rank_table ranks;
-    uint32_t table; /* SIZE_SEGMENTS: index into program.segment_tables */
+    uint32_t table; /* SIZE_SEGMENTS: index into program.segment_tables, of elements of `dtype` */
     uint32_t work;  /* HOLDS_MATRICES and HOLDS_MATRIX_PARTS: index into program.work_tables */
 };
 
@@ -245,6 +245,26 @@ enum coll_kind {
 };
 const char *coll_kind_name(enum coll_kind k); /* "all_reduce", ... */
 
+/* How elements travel: `dtype`, and with `block` a scale of type `scale` for so many elements (quantised collectives); 0:
+ * none. */
+struct wire {
+    enum dtype dtype;
+    uint32_t block;
+    enum dtype scale;
+};
+/* Bytes of elements on the wire, their scales included. */
+uint64_t wire_bytes(const struct wire *w, uint64_t elements);
+
+/* A segment as the wire carries it. */
+struct wire_segment {
+    uint32_t root, to_first, to_n;
+    uint32_t tensor;
+    uint64_t offset, bytes;
+};
+/* Those of a unit (of row 0 where the table has one row); to free with mem_free(). */
+struct wire_segment *wire_segments(const struct segment_table *t, uint32_t unit,
+                                   const struct wire *w, uint32_t *n);
+
 /* What a collective moves: tensors that are cut as `from` is become cut as `to` is (model/plan/placement.h), of the
  * operation's unit, of a range of the model, or of the loop's item. */
 struct moved {
@@ -274,20 +294,20 @@ struct collective {
     enum coll_calls calls;
     uint32_t group;
     enum coll_algo algo; /* of segment collectives; AUTO: the simulator chooses */
-    const uint64_t
-        *unit_bytes; /* even ones: whole buffer (n parts), padded, by unit [n_units]; NULL: bytes */
-    const uint64_t *item_bytes; /* in a LOOP_ITEM: by item of its work table */
-    uint64_t bytes;             /* of an op in no such loop */
-    uint32_t table;       /* segment ones: index into segment_tables; row 0 outside unit loops */
-    uint64_t piece_bytes; /* bucket: cut into ceil(bytes/piece) calls; 0: one call */
-    uint32_t repeat;      /* that often in a row (per-matrix gathers); 0: 1 */
+    /* Even ones: elements of the whole buffer (n parts), padded, by unit [n_units]; else by item of the loop's work table;
+     * else `elements`. */
+    const uint64_t *unit_elements, *item_elements;
+    uint64_t elements;
+    uint32_t table;  /* segment ones: index into segment_tables; row 0 outside unit loops */
+    uint64_t piece;  /* bucket: cut into calls of so many elements; 0: one call */
+    uint32_t repeat; /* that often in a row (per-matrix gathers); 0: 1 */
     bool
         rooted; /* an all-reduce of what each rank's place roots in `table`, not of `bytes`: owners of
                   * different copies sum what they own alike */
     bool
         interleaved; /* the repeats are spread over the compute op that waits for this one, which makes a product
                            * between them: its time stands here, exec plays them there */
-    enum dtype wire;
+    struct wire wire;
     uint32_t peer_op; /* send/recv: the matching op; or PROGRAM_NONE */
 };
 
@@ -369,7 +389,7 @@ struct program {
 
 /* Number of the rank among the roots of a table. */
 uint32_t program_root(const struct program *p, const struct segment_table *t, uint32_t rank);
-/* Bytes of the unit's segments that a root has. */
+/* Elements of the unit's segments that a root has. */
 uint64_t segment_table_rooted(const struct segment_table *t, uint32_t unit, uint32_t root);
 
 /* The call of an op for one item (by_item), else op->call. */
@@ -381,8 +401,9 @@ struct instance {
     uint32_t item;     /* of the work table */
     uint32_t position; /* of the item in the rank's list */
 };
-/* Whole bytes of a collective instance, before padding (rooted: of the place that roots most); 0: the instance does not
- * exist. */
+/* Whole bytes of a collective instance on the wire, before padding (rooted: of the rank that roots most); 0: the instance
+ * does not exist. */
+uint64_t op_coll_elements(const struct program *p, const struct op *o, const struct instance *i);
 uint64_t op_coll_bytes(const struct program *p, const struct op *o, const struct instance *i);
 /* Broadcasts that a collective instance is made of, or pieces (enum coll_calls); 1: as usual. */
 uint32_t op_calls(const struct program *p, const struct op *o, const struct instance *i);

@@ -123,8 +123,8 @@ static int check_collective(const struct program *p, const struct op *o, struct 
         BAD("op '%s' is a %s by broadcasts, expected a gather", o->name, coll_kind_name(c->kind));
     if (c->calls == CALLS_PIECES && !op_in_loop(p, o, LOOP_UNIT))
         BAD("op '%s' moves pieces of a unit, but is in no loop over units", o->name);
-    if (c->item_bytes && !op_in_loop(p, o, LOOP_ITEM))
-        BAD("op '%s' moves bytes by item, but is in no loop over items", o->name);
+    if (c->item_elements && !op_in_loop(p, o, LOOP_ITEM))
+        BAD("op '%s' moves elements by item, but is in no loop over items", o->name);
     if ((c->kind == COLL_SEND || c->kind == COLL_RECV) && c->peer_op >= p->n_ops)
         BAD("op '%s' has no peer", o->name);
     for (uint32_t i = 0; segments && i < p->segment_tables[c->table].n_units; i++) {
@@ -135,9 +135,10 @@ static int check_collective(const struct program *p, const struct op *o, struct 
             uint32_t n = p->groups[c->group].n_members;
 
             if (s->to_first > n || s->to_n > n - s->to_first || s->root < s->to_first ||
-                s->root - s->to_first >= s->to_n || s->bytes == 0)
-                BAD("op '%s': segment %u of unit %u: %llu bytes, root %u, range %u+%u of %u",
-                    o->name, k, i, (unsigned long long)s->bytes, s->root, s->to_first, s->to_n, n);
+                s->root - s->to_first >= s->to_n || s->elements == 0)
+                BAD("op '%s': segment %u of unit %u: %llu elements, root %u, range %u+%u of %u",
+                    o->name, k, i, (unsigned long long)s->elements, s->root, s->to_first, s->to_n,
+                    n);
         }
     }
     return 0;
@@ -238,7 +239,7 @@ static int check_tables(const struct program *p, struct err *e)
             for (uint32_t k = t->start[u]; k < t->start[u + 1]; k++)
                 if (k > t->start[u] && /* in the one row of a step: by tensor */
                     (t->n_units > 1 || t->segments[k].tensor == t->segments[k - 1].tensor) &&
-                    t->segments[k].offset < t->segments[k - 1].offset + t->segments[k - 1].bytes)
+                    t->segments[k].offset < t->segments[k - 1].offset + t->segments[k - 1].elements)
                     BAD("segment table %u: segments %u and %u of unit %u overlap", i, k - 1, k, u);
     }
     for (uint32_t i = 0; i < p->n_work_tables; i++) {

@@ -89,14 +89,13 @@ static void rooted_rings(struct traffic_collect *c, const struct collective *k, 
 {
     const struct segment_table *t = &c->p->segment_tables[k->table];
     uint32_t u = t->n_units == 1 ? 0 : unit, n = c->g->n_members;
-    uint64_t *own = MEM_NEW(uint64_t, c->p->groups[t->group].n_members),
-             each = dtype_bytes(k->wire, 1);
+    uint64_t *own = MEM_NEW(uint64_t, c->p->groups[t->group].n_members);
 
     for (uint32_t i = t->start[u]; i < t->start[u + 1]; i++)
-        own[t->segments[i].root] += t->segments[i].bytes;
+        own[t->segments[i].root] += t->segments[i].elements;
     for (uint32_t rank = 0; rank < c->first; rank++) {
         uint64_t bytes =
-            2 * (n - 1) * num_ceil_div(own[program_root(c->p, t, rank)] / each, n) * each;
+            2 * (n - 1) * wire_bytes(&k->wire, num_ceil_div(own[program_root(c->p, t, rank)], n));
         int64_t b = (int64_t)bytes,
                 x = bytes ? (int64_t)traffic_cross(c, bytes,
                                                    traffic_on_node(c, group_base(c->g, rank), rank))
@@ -144,16 +143,12 @@ static void even_all_to_all(struct traffic_collect *c, uint64_t chunk)
     }
 }
 
-uint64_t traffic_chunk(const struct collective *k, uint64_t bytes, uint32_t n)
+uint64_t traffic_chunk(const struct collective *k, uint64_t elements, uint32_t n)
 {
-    uint64_t unit = dtype_bytes(k->wire, 1), elements = bytes / unit, piece, full, rest;
-
-    if (!k->piece_bytes || k->piece_bytes >= bytes)
-        return num_ceil_div(elements, n) * unit;
-    piece = k->piece_bytes / unit ? k->piece_bytes / unit : 1;
-    full = elements / piece;
-    rest = elements % piece;
-    return (full * num_ceil_div(piece, n) + num_ceil_div(rest, n)) * unit;
+    if (!k->piece || k->piece >= elements)
+        return wire_bytes(&k->wire, num_ceil_div(elements, n));
+    return elements / k->piece * wire_bytes(&k->wire, num_ceil_div(k->piece, n)) +
+           wire_bytes(&k->wire, num_ceil_div(elements % k->piece, n));
 }
 
 bool traffic_to_ranges(const struct program *p, const struct op *o, const struct instance *i)
@@ -220,7 +215,7 @@ void traffic_of_first(const struct program *p, const struct op *o, const struct 
     c.s = group_shape(p, c.g);
     c.regular = group_regular(p, c.g, &c.s);
     if (n > 1 && bytes) {
-        chunk = traffic_chunk(k, bytes, c.g->n_members);
+        chunk = traffic_chunk(k, op_coll_elements(p, o, i), c.g->n_members);
         switch (k->kind) {
         case COLL_ALL_REDUCE:
             if (k->rooted)
@@ -237,7 +232,7 @@ void traffic_of_first(const struct program *p, const struct op *o, const struct 
             break;
         case COLL_BROADCAST:
         case COLL_REDUCE: {
-            struct segment s = {.to_n = (uint32_t)n, .bytes = bytes};
+            struct wire_segment s = {.to_n = (uint32_t)n, .bytes = bytes};
 
             traffic_broadcast(&c, &s);
             break;

@@ -50,8 +50,8 @@ void traffic_of_first(const struct program *p, const struct op *o, const struct 
                       enum coll_algo algo, uint32_t first, struct arena *a, struct traffic *t);
 /* Do the segments of this instance go to ranges of neighbours, not to the whole group? */
 bool traffic_to_ranges(const struct program *p, const struct op *o, const struct instance *i);
-/* Bytes of one of the n parts of an even collective's `bytes`: its pieces, each cut into n parts of whole elements. */
-uint64_t traffic_chunk(const struct collective *k, uint64_t bytes, uint32_t n);
+/* Bytes of one of the n parts of an even collective's elements: its pieces, each cut into n parts. */
+uint64_t traffic_chunk(const struct collective *k, uint64_t elements, uint32_t n);
 struct traffic_bytes traffic_get(const struct traffic *t, uint32_t rank);
 
 /* Sum over a whole step, of the phases in phase_mask (1u << enum phase): algo_of names the algorithm that AUTO became (NULL: ring).

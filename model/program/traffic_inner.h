@@ -31,6 +31,6 @@ void traffic_even_ring(struct traffic_collect *c, uint64_t bytes);
 /* traffic_segments.c: a row of a segment table, by a way that is not ALGO_AUTO; one segment to all of every group, along a ring. */
 void traffic_segments(struct traffic_collect *c, const struct collective *k, uint32_t unit,
                       enum coll_algo algo);
-void traffic_broadcast(struct traffic_collect *c, const struct segment *s);
+void traffic_broadcast(struct traffic_collect *c, const struct wire_segment *s);
 
 #endif

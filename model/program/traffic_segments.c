@@ -8,7 +8,7 @@
 #include <string.h>
 
 /* One root sends to `n` ranks of range [first, first+n) itself. */
-static void one_p2p(struct traffic_collect *c, uint32_t base, const struct segment *s)
+static void one_p2p(struct traffic_collect *c, uint32_t base, const struct wire_segment *s)
 {
     for (uint32_t i = 0; i < s->to_n; i++) {
         uint32_t root = group_member(c->g, base, s->root),
@@ -23,8 +23,8 @@ static void one_p2p(struct traffic_collect *c, uint32_t base, const struct segme
     }
 }
 
-static void range_p2p(struct traffic_collect *c, uint32_t base, const struct segment *s, uint32_t n,
-                      const struct collective *coll)
+static void range_p2p(struct traffic_collect *c, uint32_t base, const struct wire_segment *s,
+                      uint32_t n, const struct collective *coll)
 {
     (void)coll;
     for (uint32_t i = 0; i < n; i++)
@@ -32,7 +32,7 @@ static void range_p2p(struct traffic_collect *c, uint32_t base, const struct seg
 }
 
 /* Segments [s, s+n) that share one range: a ring through the range in rank order. */
-static void range_ring(struct traffic_collect *c, uint32_t base, const struct segment *s,
+static void range_ring(struct traffic_collect *c, uint32_t base, const struct wire_segment *s,
                        uint32_t n, const struct collective *coll)
 {
     uint64_t all = 0;
@@ -184,7 +184,7 @@ static void put_tree(void *ctx, uint32_t place, const struct traffic_bytes *b)
 }
 
 /* Segments [s, s+n) of one range, in the group of `base`. */
-static void range_tree(struct traffic_collect *c, uint32_t base, const struct segment *s,
+static void range_tree(struct traffic_collect *c, uint32_t base, const struct wire_segment *s,
                        uint32_t n, const struct collective *k)
 {
     struct tree_ctx x = {c, base, s->to_first, c->every};
@@ -200,12 +200,12 @@ static void range_tree(struct traffic_collect *c, uint32_t base, const struct se
         tree_init(&t, ranks, s->to_n, c->p->gpus_per_node);
         mem_free(ranks);
     }
-    tree_bytes(&t, s, n, dtype_bytes(k->wire, 1), &c->every, put_tree, &x);
+    tree_bytes(&t, s, n, dtype_bytes(k->wire.dtype, 1), &c->every, put_tree, &x);
     tree_release(&t);
 }
 
 /* Most ranks hand on all bytes, 1/per_node of them to another node. */
-static void whole_tree(struct traffic_collect *c, const struct segment *s, uint32_t n,
+static void whole_tree(struct traffic_collect *c, const struct wire_segment *s, uint32_t n,
                        const struct collective *k)
 {
     uint64_t all = 0, inter;
@@ -226,7 +226,7 @@ static void whole_tree(struct traffic_collect *c, const struct segment *s, uint3
 /* ---- one row a way ---- */
 
 /* Segments of one owner are one; by owner. To free. */
-static struct owned *by_owner(const struct segment *s, uint32_t n, uint32_t *m, uint64_t *all)
+static struct owned *by_owner(const struct wire_segment *s, uint32_t n, uint32_t *m, uint64_t *all)
 {
     struct owned *o = MEM_NEW(struct owned, n);
 
@@ -245,7 +245,7 @@ static struct owned *by_owner(const struct segment *s, uint32_t n, uint32_t *m, 
 }
 
 /* The same in every group; one group that is the world is the only one. */
-static void each_group(struct traffic_collect *c, const struct segment *s, uint32_t n,
+static void each_group(struct traffic_collect *c, const struct wire_segment *s, uint32_t n,
                        void (*fn)(struct traffic_collect *c, uint32_t base, const struct owned *o,
                                   uint32_t m, uint64_t all))
 {
@@ -263,14 +263,14 @@ static void each_group(struct traffic_collect *c, const struct segment *s, uint3
     mem_free(o);
 }
 
-static void whole_p2p(struct traffic_collect *c, const struct segment *s, uint32_t n,
+static void whole_p2p(struct traffic_collect *c, const struct wire_segment *s, uint32_t n,
                       const struct collective *k)
 {
     (void)k;
     each_group(c, s, n, group_p2p);
 }
 
-static void whole_ring(struct traffic_collect *c, const struct segment *s, uint32_t n,
+static void whole_ring(struct traffic_collect *c, const struct wire_segment *s, uint32_t n,
                        const struct collective *k)
 {
     uint64_t all = 0;
@@ -282,7 +282,7 @@ static void whole_ring(struct traffic_collect *c, const struct segment *s, uint3
     each_group(c, s, n, group_ring);
 }
 
-static void whole_hierarchical(struct traffic_collect *c, const struct segment *s, uint32_t n,
+static void whole_hierarchical(struct traffic_collect *c, const struct wire_segment *s, uint32_t n,
                                const struct collective *k)
 {
     (void)k;
@@ -290,7 +290,7 @@ static void whole_hierarchical(struct traffic_collect *c, const struct segment *
 }
 
 /* Every owner's part is as large as the largest. */
-static void whole_padded(struct traffic_collect *c, const struct segment *s, uint32_t n,
+static void whole_padded(struct traffic_collect *c, const struct wire_segment *s, uint32_t n,
                          const struct collective *k)
 {
     uint64_t all, biggest = 0;
@@ -305,13 +305,13 @@ static void whole_padded(struct traffic_collect *c, const struct segment *s, uin
 }
 
 /* To a part of the group these go as a ring does. */
-static void range_hierarchical(struct traffic_collect *c, uint32_t base, const struct segment *s,
-                               uint32_t n, const struct collective *k)
+static void range_hierarchical(struct traffic_collect *c, uint32_t base,
+                               const struct wire_segment *s, uint32_t n, const struct collective *k)
 {
     range_ring(c, base, s, n, k);
 }
 
-static void range_padded(struct traffic_collect *c, uint32_t base, const struct segment *s,
+static void range_padded(struct traffic_collect *c, uint32_t base, const struct wire_segment *s,
                          uint32_t n, const struct collective *k)
 {
     range_ring(c, base, s, n, k);
@@ -319,17 +319,17 @@ static void range_padded(struct traffic_collect *c, uint32_t base, const struct 
 
 /* Segments that go to all of the group, and in the group of `base` n that share one range. */
 static const struct {
-    void (*whole)(struct traffic_collect *c, const struct segment *s, uint32_t n,
+    void (*whole)(struct traffic_collect *c, const struct wire_segment *s, uint32_t n,
                   const struct collective *k);
-    void (*range)(struct traffic_collect *c, uint32_t base, const struct segment *s, uint32_t n,
-                  const struct collective *k);
+    void (*range)(struct traffic_collect *c, uint32_t base, const struct wire_segment *s,
+                  uint32_t n, const struct collective *k);
 } ways[ALGO_N] = {
 #define X(v, way) [v] = {whole_##way, range_##way},
     SEGMENT_ALGOS(X)
 #undef X
 };
 
-void traffic_broadcast(struct traffic_collect *c, const struct segment *s)
+void traffic_broadcast(struct traffic_collect *c, const struct wire_segment *s)
 {
     whole_ring(c, s, 1, NULL);
 }
@@ -337,16 +337,13 @@ void traffic_broadcast(struct traffic_collect *c, const struct segment *s)
 void traffic_segments(struct traffic_collect *c, const struct collective *k, uint32_t unit,
                       enum coll_algo algo)
 {
-    const struct segment_table *t = &c->p->segment_tables[k->table];
-    uint32_t u = t->n_units == 1 ? 0 : unit;
-    const struct segment *s = t->segments + t->start[u];
-    uint32_t n = t->start[u + 1] - t->start[u], run;
+    uint32_t n, run;
+    struct wire_segment *s = wire_segments(&c->p->segment_tables[k->table], unit, &k->wire, &n);
+    bool whole = n && s->to_n == c->g->n_members;
 
-    if (n && s->to_n == c->g->n_members) {
+    if (whole)
         ways[algo].whole(c, s, n, k);
-        return;
-    }
-    for (uint32_t base = 0; base < c->first; base++) {
+    for (uint32_t base = 0; base < c->first && !whole; base++) {
         if (!group_is_base(c->g, base))
             continue;
         for (uint32_t i = 0; i < n; i += run) {
@@ -358,4 +355,5 @@ void traffic_segments(struct traffic_collect *c, const struct collective *k, uin
         if (c->g->n_members == c->p->world)
             break;
     }
+    mem_free(s);
 }

@@ -181,8 +181,8 @@ struct load {
     bool even; /* every segment's pieces are equal */
 };
 
-static void load_init(struct load *l, const struct tree *t, const struct segment *s, uint32_t n,
-                      uint64_t element)
+static void load_init(struct load *l, const struct tree *t, const struct wire_segment *s,
+                      uint32_t n, uint64_t element)
 {
     *l = (struct load){.t = t,
                        .own = MEM_NEW(uint64_t, t->n),
@@ -312,7 +312,7 @@ static void node_bytes(const struct load *l, const struct parity *p, uint32_t no
     }
 }
 
-void tree_bytes(const struct tree *t, const struct segment *s, uint32_t n, uint64_t element,
+void tree_bytes(const struct tree *t, const struct wire_segment *s, uint32_t n, uint64_t element,
                 const struct traffic_bytes *every,
                 void (*put)(void *ctx, uint32_t place, const struct traffic_bytes *b), void *ctx)
 {

@@ -63,7 +63,7 @@ struct tree_crossings tree_crossings(uint32_t nodes, uint32_t per_leaf);
 /* What the places send and receive when all n segments of this range are sent: put gets every place that does not move
  * just `every`, ascending. Where all pieces are equal and `every` is what a place then moves (1/rails of the bytes between
  * nodes), only places near roots and on smaller nodes are looked at. O(places + segments x trees). */
-void tree_bytes(const struct tree *t, const struct segment *s, uint32_t n, uint64_t element,
+void tree_bytes(const struct tree *t, const struct wire_segment *s, uint32_t n, uint64_t element,
                 const struct traffic_bytes *every,
                 void (*put)(void *ctx, uint32_t place, const struct traffic_bytes *b), void *ctx);
 

@@ -396,7 +396,7 @@ static int in_a_group(struct backend *b, const struct coll_group *g, enum coll_k
                       enum coll_algo algo, bool ordered, struct err *e)
 {
     float x[8 * CHUNK];
-    struct segment s[8];
+    struct wire_segment s[8];
     struct coll_call c = {.kind = kind,
                           .algo = algo,
                           .ordered = ordered,
@@ -409,7 +409,7 @@ static int in_a_group(struct backend *b, const struct coll_group *g, enum coll_k
 
     c.data = backend_alloc(b, STREAM_GATHER, sizeof(x));
     for (uint32_t k = 0; k < g->n; k++) {
-        s[k] = (struct segment){k, 0, g->n, PROGRAM_NONE, k * c.chunk_bytes, c.chunk_bytes};
+        s[k] = (struct wire_segment){k, 0, g->n, PROGRAM_NONE, k * c.chunk_bytes, c.chunk_bytes};
         for (uint32_t i = k * CHUNK; i < (k + 1) * CHUNK; i++)
             x[i] = gather && k != g->self ? -1 : begin_with(g->ranks[g->self], i);
     }

@@ -17,7 +17,7 @@ struct setting {
     bool ordered, bf16; /* else fp32; sums up to 17 ranks are exact in both */
     uint32_t world, gpn;
     size_t chunk_elements;
-    struct segment segments[MAX_SEGMENTS];
+    struct wire_segment segments[MAX_SEGMENTS];
     uint32_t n_segments;
     struct traffic traffic;
 };
@@ -78,7 +78,7 @@ static int check_segments(const struct setting *s, uint32_t rank, const float *x
     size_t size = dtype_bytes(type_of(s), 1);
 
     for (uint32_t k = 0; k < s->n_segments; k++) {
-        const struct segment *g = &s->segments[k];
+        const struct wire_segment *g = &s->segments[k];
         bool in = rank >= g->to_first && rank < g->to_first + g->to_n;
 
         if (s->kind == COLL_SEGMENT_GATHER ? !in : rank != g->root)
@@ -174,7 +174,9 @@ static void expect(struct setting *s, struct arena *a)
 {
     static const struct model none = {.n_units = 1};
     const uint32_t start[2] = {0, s->n_segments};
-    struct segment_table table = {.n_units = 1, .start = start, .segments = s->segments};
+    struct segment elements[MAX_SEGMENTS];
+    struct segment_table table = {.n_units = 1, .start = start, .segments = elements};
+    uint64_t each = dtype_bytes(type_of(s), 1);
     struct group world = {.n_axes = 1, .size = {s->world}, .stride = {1}, .n_members = s->world};
     struct program p = {.model = &none,
                         .world = s->world,
@@ -187,10 +189,16 @@ static void expect(struct setting *s, struct arena *a)
     struct op o = {.kind = OP_COLLECTIVE,
                    .loop = PROGRAM_NONE,
                    .coll = {.kind = s->kind,
-                            .bytes = s->world * s->chunk_elements * dtype_bytes(type_of(s), 1),
-                            .wire = type_of(s)}};
+                            .elements = s->world * s->chunk_elements,
+                            .wire = {.dtype = type_of(s)}}};
     struct instance i = {0};
 
+    for (uint32_t k = 0; k < s->n_segments; k++) {
+        const struct wire_segment *x = &s->segments[k];
+
+        elements[k] = (struct segment){x->root,   x->to_first,      x->to_n,
+                                       x->tensor, x->offset / each, x->bytes / each};
+    }
     traffic_of(&p, &o, &i,
                s->ordered && s->kind == COLL_SEGMENT_REDUCE && s->algo != ALGO_PADDED ? ALGO_P2P
                                                                                       : s->algo,
@@ -244,11 +252,11 @@ static void scatter(struct setting *s, uint32_t seed)
     for (uint32_t i = 0; i < 7; i++) {
         uint32_t n = 1 + (seed * 5 + i * 3) % 12;
 
-        s->segments[s->n_segments++] = (struct segment){.root = (seed * 3 + i * i) % s->world,
-                                                        .to_n = s->world,
-                                                        .tensor = i,
-                                                        .offset = offset,
-                                                        .bytes = n * 4};
+        s->segments[s->n_segments++] = (struct wire_segment){.root = (seed * 3 + i * i) % s->world,
+                                                             .to_n = s->world,
+                                                             .tensor = i,
+                                                             .offset = offset,
+                                                             .bytes = n * 4};
         offset += n * 4 + (i % 2) * 4;
     }
     ck_assert_uint_le(offset, ELEMENTS * 4);
@@ -279,7 +287,7 @@ END_TEST
 START_TEST(ranges_gather_among_their_ranks_only)
 {
     struct setting s = {.kind = COLL_SEGMENT_GATHER, .algo = ALGO_RING, .world = 7, .gpn = 4};
-    const struct segment cuts[] = {
+    const struct wire_segment cuts[] = {
         {.root = 0, .to_first = 0, .to_n = 2, .tensor = 1, .offset = 0, .bytes = 8},
         {.root = 1, .to_first = 0, .to_n = 2, .tensor = 1, .offset = 8, .bytes = 12},
         {.root = 2, .to_first = 2, .to_n = 3, .tensor = 2, .offset = 20, .bytes = 4},
@@ -324,12 +332,12 @@ START_TEST(trees_of_any_world_and_range_move_what_traffic_says)
                              to_n = k < 4 || seed < 3 ? n : s.world - to_first;
 
                     s.segments[k] =
-                        (struct segment){.root = to_first + (seed * 7 + k * k * 3) % to_n,
-                                         .to_first = to_first,
-                                         .to_n = to_n,
-                                         .tensor = k,
-                                         .offset = at,
-                                         .bytes = 4 * ((seed + 5 * k * k) % 19)};
+                        (struct wire_segment){.root = to_first + (seed * 7 + k * k * 3) % to_n,
+                                              .to_first = to_first,
+                                              .to_n = to_n,
+                                              .tensor = k,
+                                              .offset = at,
+                                              .bytes = 4 * ((seed + 5 * k * k) % 19)};
                     at += s.segments[k].bytes;
                 }
                 ck_assert_uint_le(at, ELEMENTS * 4);
@@ -362,12 +370,12 @@ START_TEST(random_segments_arrive_in_both_types)
         s.ordered = s.kind == COLL_SEGMENT_REDUCE && random_to(&seed, 2);
         s.n_segments = 1 + random_to(&seed, MAX_SEGMENTS);
         for (uint32_t k = 0; k < s.n_segments; k++) {
-            s.segments[k] =
-                (struct segment){.root = random_to(&seed, s.world),
-                                 .to_n = s.world,
-                                 .tensor = k,
-                                 .offset = at,
-                                 .bytes = size * random_to(&seed, ELEMENTS / MAX_SEGMENTS + 1)};
+            s.segments[k] = (struct wire_segment){
+                .root = random_to(&seed, s.world),
+                .to_n = s.world,
+                .tensor = k,
+                .offset = at,
+                .bytes = size * random_to(&seed, ELEMENTS / MAX_SEGMENTS + 1)};
             at += s.segments[k].bytes;
         }
         run(&s);

@@ -47,12 +47,13 @@ static void stands(const struct exec_run *r, uint32_t buffer, uint32_t unit)
     bool of_unit = b->span == SPAN_UNIT || b->span == SPAN_UNIT_MICRO;
     bool of_items = b->holds == HOLDS_MATRICES || b->holds == HOLDS_MATRIX_PARTS;
     bool whole = b->holds == HOLDS_UNIT || b->holds == HOLDS_MODEL || b->holds == HOLDS_MATRICES;
-    uint64_t at = 0,
-             bytes = b->rule == SIZE_BY_UNIT   ? b->unit_bytes[unit]
-                     : b->rule == SIZE_BY_RANK ? rank_table_get(&b->ranks, r->t->rank)
-                     : b->rule == SIZE_SEGMENTS
-                         ? segment_table_rooted(&prog.segment_tables[b->table], unit, r->place)
-                         : b->bytes;
+    uint64_t at = 0, bytes = b->rule == SIZE_BY_UNIT   ? b->unit_bytes[unit]
+                             : b->rule == SIZE_BY_RANK ? rank_table_get(&b->ranks, r->t->rank)
+                             : b->rule == SIZE_SEGMENTS
+                                 ? dtype_bytes(b->dtype,
+                                               segment_table_rooted(&prog.segment_tables[b->table],
+                                                                    unit, r->place))
+                                 : b->bytes;
 
     for (uint32_t t = 0; t < plan.model.n_tensors; t++) {
         struct run_place x;

@@ -18,9 +18,9 @@ static inline void program_show_op(const struct op *o, struct strbuf *b)
                   (unsigned long long)o->call.k, (unsigned long long)o->call.batch,
                   (unsigned long long)o->call.flops, (unsigned long long)o->call.hbm_bytes,
                   o->call.launches);
-    strbuf_printf(b, "coll %d %d %u %d %llu %u %llu %u %d %u\n", c->kind, c->rooted, c->group,
-                  c->algo, (unsigned long long)c->bytes, c->table,
-                  (unsigned long long)c->piece_bytes, c->repeat, c->wire, c->peer_op);
+    strbuf_printf(b, "coll %d %d %u %d %llu %u %llu %u %d %u %u\n", c->kind, c->rooted, c->group,
+                  c->algo, (unsigned long long)c->elements, c->table, (unsigned long long)c->piece,
+                  c->repeat, c->wire.dtype, c->wire.block, c->peer_op);
     for (uint32_t i = 0; i < o->n_waits; i++)
         strbuf_printf(b, "wait %u %d %d\n", o->waits[i].op, o->waits[i].d_unit,
                       o->waits[i].d_micro);
@@ -48,7 +48,7 @@ static inline void program_show_tables(const struct program *p, struct strbuf *b
             strbuf_printf(b, "segment %u %u %u %u %llu %llu\n", t->segments[k].root,
                           t->segments[k].to_first, t->segments[k].to_n, t->segments[k].tensor,
                           (unsigned long long)t->segments[k].offset,
-                          (unsigned long long)t->segments[k].bytes);
+                          (unsigned long long)t->segments[k].elements);
     }
     for (uint32_t i = 0; i < p->n_work_tables; i++) {
         const struct work_table *t = &p->work_tables[i];
@@ -79,9 +79,9 @@ static inline char *program_text(const struct program *p)
         if (p->ops[i].guard.units)
             for (uint32_t u = 0; u < units; u++)
                 strbuf_printf(&b, "%d", p->ops[i].guard.units[u]);
-        program_show_u64s(p->ops[i].coll.unit_bytes, units, &b);
-        if (p->ops[i].coll.item_bytes)
-            program_show_u64s(p->ops[i].coll.item_bytes,
+        program_show_u64s(p->ops[i].coll.unit_elements, units, &b);
+        if (p->ops[i].coll.item_elements)
+            program_show_u64s(p->ops[i].coll.item_elements,
                               p->work_tables[p->loops[p->ops[i].loop].work].n_items, &b);
     }
     for (uint32_t i = 0; i < p->n_loops; i++)

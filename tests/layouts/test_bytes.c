@@ -325,7 +325,7 @@ START_TEST(uneven_rows_are_padded_on_the_wire)
     plans_lower(&p, &a, &prog);
     for (uint32_t i = 0; i < prog.n_ops; i++)
         if (!strcmp(prog.ops[i].name, "gather.forward")) {
-            ck_assert_uint_eq(prog.ops[i].coll.unit_bytes[0], 2 * 2832);
+            ck_assert_uint_eq(prog.ops[i].coll.unit_elements[0], 2832);
             seen = true;
         }
     ck_assert(seen);

@@ -719,14 +719,14 @@ START_TEST(flat_slices_cut_where_the_count_says)
     ck_assert(placement_set_mesh(&plan, &e) == 0);
     ck_assert_uint_eq(placement_slice(&plan, STATE), 6);
     buckets = part_buckets(&plan, 0, &a);
-    t = part_slice_segments(&plan, buckets, DTYPE_BF16, &a);
+    t = part_slice_segments(&plan, buckets, &a);
     ck_assert_uint_eq(t.start[1], 2);
-    ck_assert(t.segments[0].root == 0 && t.segments[0].offset == 0 && t.segments[0].bytes == 12);
-    ck_assert(t.segments[1].root == 1 && t.segments[1].offset == 12 && t.segments[1].bytes == 12);
-    t = part_cut_segments(&plan, DTYPE_BF16, &a);
+    ck_assert(t.segments[0].root == 0 && t.segments[0].offset == 0 && t.segments[0].elements == 6);
+    ck_assert(t.segments[1].root == 1 && t.segments[1].offset == 6 && t.segments[1].elements == 6);
+    t = part_cut_segments(&plan, &a);
     ck_assert_uint_eq(t.start[1], 2);
-    ck_assert(t.segments[0].root == 0 && t.segments[0].bytes == 12 && t.segments[0].tensor == 0);
-    ck_assert(t.segments[1].root == 1 && t.segments[1].offset == 12 && t.segments[1].bytes == 8);
+    ck_assert(t.segments[0].root == 0 && t.segments[0].elements == 6 && t.segments[0].tensor == 0);
+    ck_assert(t.segments[1].root == 1 && t.segments[1].offset == 6 && t.segments[1].elements == 4);
     arena_release(&a);
 }
 END_TEST

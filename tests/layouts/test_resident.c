@@ -47,8 +47,10 @@ static double part(enum mem_part p)
             sum += prog.buffers[prog.known.grad_shard].unit_bytes[u];
     if (p == MEM_GRADS && prog.known.grad_owned != PROGRAM_NONE)
         for (uint32_t u = 0; u < prog.model->n_units; u++)
-            sum += segment_table_rooted(
-                &prog.segment_tables[prog.buffers[prog.known.grad_owned].table], u, prog.world > 1);
+            sum += dtype_bytes(prog.buffers[prog.known.grad_owned].dtype,
+                               segment_table_rooted(
+                                   &prog.segment_tables[prog.buffers[prog.known.grad_owned].table],
+                                   u, prog.world > 1));
     return (double)sum;
 }
 

@@ -239,9 +239,9 @@ START_TEST(a_rank_walks_its_own_items)
 END_TEST
 
 static const struct segment segments[] = {
-    {.root = 1, .to_n = 2, .tensor = 0, .bytes = 8},
-    {.root = 0, .to_n = 2, .tensor = 0, .bytes = 2},
-    {.root = 1, .to_n = 2, .tensor = 1, .offset = 2, .bytes = 4},
+    {.root = 1, .to_n = 2, .tensor = 0, .elements = 8},
+    {.root = 0, .to_n = 2, .tensor = 0, .elements = 2},
+    {.root = 1, .to_n = 2, .tensor = 1, .offset = 2, .elements = 4},
 };
 static const uint32_t starts[] = {0, 1, 1, 3};
 
@@ -259,7 +259,7 @@ START_TEST(a_collective_without_bytes_does_not_exist)
     o.coll = (struct collective){.kind = COLL_SEGMENT_GATHER, .table = t};
     program_add_op(&b, &o);
     o.name = "even";
-    o.coll = (struct collective){.kind = COLL_ALL_GATHER, .unit_bytes = bytes};
+    o.coll = (struct collective){.kind = COLL_ALL_GATHER, .unit_elements = bytes};
     program_add_op(&b, &o);
     program_close_loop(&b);
     o.name = "none";
@@ -267,7 +267,7 @@ START_TEST(a_collective_without_bytes_does_not_exist)
     program_add_op(&b, &o);
     finish();
     walks(1, "seg0 even1 seg2");
-    ck_assert_uint_eq(op_coll_bytes(&p, &p.ops[0], &(struct instance){.unit = 2}), 6);
+    ck_assert_uint_eq(op_coll_bytes(&p, &p.ops[0], &(struct instance){.unit = 2}), 4 * 6);
     arena_release(&a);
 }
 END_TEST
@@ -421,7 +421,7 @@ static void good(void)
     program_op_life(&b, program_add_op(&b, &o), (struct life){.buffer = 1});
     o.name = "even";
     o.coll = (struct collective){
-        .kind = COLL_ALL_GATHER, .bytes = 8, .table = PROGRAM_NONE, .peer_op = PROGRAM_NONE};
+        .kind = COLL_ALL_GATHER, .elements = 8, .table = PROGRAM_NONE, .peer_op = PROGRAM_NONE};
     program_op_life(&b, program_add_op(&b, &o), (struct life){.buffer = 1, .release = true});
     program_op_wait(&b, OP_EVEN, (struct wait){.op = OP_SEG, .d_unit = -1});
     program_op_operand(
@@ -500,10 +500,11 @@ static struct segment *segment(int i)
     X(p.ops[OP_Z].by_item = true, "op 'z' works by item, but is in no loop")                       \
     X(p.ops[OP_EVEN].coll.group = 1, "op 'even' has no group")                                     \
     X(p.ops[OP_SEG].coll.table = 1, "op 'seg' uses segment table 1 of 1")                          \
-    X(p.ops[OP_EVEN].coll.item_bytes = p.buffers[2].item_bytes, "'even' moves bytes by item")      \
+    X(p.ops[OP_EVEN].coll.item_elements = p.buffers[2].item_bytes,                                 \
+      "'even' moves elements by item")                                                             \
     X((p.ops[OP_EVEN].coll.kind = COLL_SEND), "op 'even' has no peer")                             \
-    X(segment(1)->root = 2, "segment 1 of unit 2: 2 bytes, root 2, range 0+2 of 4")                \
-    X(segment(1)->bytes = 0, "segment 1 of unit 2: 0 bytes")                                       \
+    X(segment(1)->root = 2, "segment 1 of unit 2: 2 elements, root 2, range 0+2 of 4")             \
+    X(segment(1)->elements = 0, "segment 1 of unit 2: 0 elements")                                 \
     X(segment(0)->to_n = 5, "root 1, range 0+5 of 4")                                              \
     X(segment(0)->to_first = UINT32_MAX, "root 1, range 4294967295+2 of 4")                        \
     X(p.buffers[0].span = SPAN_STEP, "buffer 'resident' is one a step, but its size is by rank")   \

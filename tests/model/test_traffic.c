@@ -154,7 +154,7 @@ static void hang(const struct nodes *x, uint32_t above, uint32_t lo, uint32_t hi
 static void play_tree(const uint32_t *m, uint32_t n, uint32_t root, uint64_t bytes)
 {
     static struct nodes x;
-    uint64_t wire = dtype_bytes(op.coll.wire, 1), elements = bytes / wire, done = 0;
+    uint64_t wire = dtype_bytes(op.coll.wire.dtype, 1), elements = bytes / wire, done = 0;
     uint32_t rails = 0, pieces;
 
     x.n = 0;
@@ -194,18 +194,18 @@ static void play_segments(const uint32_t *m, uint32_t n, enum coll_algo algo)
         const uint32_t *range = m + s->to_first;
         bool whole = s->to_n == n;
 
-        owned[s->root] += s->bytes;
+        owned[s->root] += 2 * s->elements;
         most = num_max(most, owned[s->root]);
         if (algo == ALGO_P2P) {
             for (uint32_t k = 0; k < s->to_n; k++)
                 if (range[k] != m[s->root])
-                    edge(m[s->root], range[k], s->bytes);
+                    edge(m[s->root], range[k], 2 * s->elements);
         } else if (algo == ALGO_HIERARCHICAL && whole) {
-            play_hierarchical(m, n, s->root, s->bytes);
+            play_hierarchical(m, n, s->root, 2 * s->elements);
         } else if (algo == ALGO_TREE) {
-            play_tree(range, s->to_n, s->root - s->to_first, s->bytes);
+            play_tree(range, s->to_n, s->root - s->to_first, 2 * s->elements);
         } else if (algo != ALGO_PADDED || !whole) {
-            play_ring_segment(range, s->to_n, s->root - s->to_first, s->bytes);
+            play_ring_segment(range, s->to_n, s->root - s->to_first, 2 * s->elements);
             for (uint32_t k = 0; whole && k < n; k++)
                 in_ring[m[k]] = true;
         }
@@ -218,7 +218,9 @@ static void play_group(const uint32_t *m, uint32_t n, enum coll_algo algo)
 {
     const struct collective *c = &op.coll;
     uint64_t chunk =
-        n > 1 ? chunk_of_pieces(c->bytes, c->piece_bytes, dtype_bytes(c->wire, 1), n) : 0;
+        n > 1 ? chunk_of_pieces(wire_bytes(&c->wire, c->elements), wire_bytes(&c->wire, c->piece),
+                                dtype_bytes(c->wire.dtype, 1), n)
+              : 0;
 
     switch (c->kind) {
     case COLL_ALL_REDUCE:
@@ -236,7 +238,7 @@ static void play_group(const uint32_t *m, uint32_t n, enum coll_algo algo)
         break;
     case COLL_BROADCAST:
     case COLL_REDUCE:
-        play_ring_segment(m, n, 0, c->bytes);
+        play_ring_segment(m, n, 0, wire_bytes(&c->wire, c->elements));
         for (uint32_t i = 0; i < n; i++)
             in_ring[m[i]] = true;
         break;
@@ -355,8 +357,9 @@ static void setup(uint32_t world, uint32_t gpn, struct group g)
                          .n_groups = 1,
                          .segment_tables = tables,
                          .n_segment_tables = 1};
-    op = (struct op){.kind = OP_COLLECTIVE,
-                     .coll = {.table = PROGRAM_NONE, .wire = DTYPE_BF16, .peer_op = PROGRAM_NONE}};
+    op = (struct op){
+        .kind = OP_COLLECTIVE,
+        .coll = {.table = PROGRAM_NONE, .wire = {.dtype = DTYPE_BF16}, .peer_op = PROGRAM_NONE}};
 }
 
 static void even_kinds(void)
@@ -369,11 +372,11 @@ static void even_kinds(void)
         for (size_t b = 0; b < 4; b++)
             for (size_t i = 0; i < 4; i++) {
                 op.coll.kind = kinds[k];
-                op.coll.bytes = bytes[b];
-                op.coll.piece_bytes =
-                    kinds[k] == COLL_BROADCAST || kinds[k] == COLL_REDUCE ? 0 : pieces[i];
+                op.coll.elements = (bytes[b]) / 2;
+                op.coll.piece =
+                    kinds[k] == COLL_BROADCAST || kinds[k] == COLL_REDUCE ? 0 : pieces[i] / 2;
                 op.coll.repeat = (uint32_t)i;
-                op.coll.wire = i == 3 ? DTYPE_INT8 : DTYPE_BF16;
+                op.coll.wire.dtype = i == 3 ? DTYPE_INT8 : DTYPE_BF16;
                 agree(ALGO_RING);
             }
     op.coll.repeat = 0;
@@ -392,8 +395,8 @@ static void whole_segments(uint32_t n, uint32_t seed)
                                          .to_n = n,
                                          .tensor = PROGRAM_NONE,
                                          .offset = offset,
-                                         .bytes = 7 + 13 * ((i + seed) % 5)};
-        offset += segments[k - 1].bytes;
+                                         .elements = 7 + 13 * ((i + seed) % 5)};
+        offset += segments[k - 1].elements;
     }
     starts[0] = 0;
     starts[1] = k;
@@ -500,13 +503,13 @@ START_TEST(segments_to_a_part_of_the_group_stay_inside_it)
                     starts[0] = 0;
                     for (uint32_t i = 0; i < n; i++)
                         segments[i] = (struct segment){
-                            .root = first + i, .to_first = first, .to_n = n, .bytes = 5 + 3 * i};
+                            .root = first + i, .to_first = first, .to_n = n, .elements = 5 + 3 * i};
                     /* a second matrix that shares the last holder */
                     segments[n] = (struct segment){.root = first + n - 1,
                                                    .to_first = first + n - 1,
                                                    .to_n = 2,
                                                    .tensor = 1,
-                                                   .bytes = 100};
+                                                   .elements = 100};
                     segments[n + 1] = segments[n];
                     segments[n + 1].root++;
                     starts[1] = n + 2;
@@ -526,9 +529,9 @@ START_TEST(a_row_of_a_table_is_taken_by_unit)
     starts[0] = 0;
     starts[1] = 1;
     starts[2] = 3;
-    segments[0] = (struct segment){.root = 1, .to_n = 4, .bytes = 10};
-    segments[1] = (struct segment){.root = 2, .to_n = 4, .bytes = 100};
-    segments[2] = (struct segment){.root = 0, .to_n = 4, .offset = 100, .bytes = 1000};
+    segments[0] = (struct segment){.root = 1, .to_n = 4, .elements = 5};
+    segments[1] = (struct segment){.root = 2, .to_n = 4, .elements = 50};
+    segments[2] = (struct segment){.root = 0, .to_n = 4, .offset = 50, .elements = 500};
     op.coll.table = 0;
     op.coll.kind = COLL_SEGMENT_GATHER;
     for (at.unit = 0; at.unit < 2; at.unit++)
@@ -548,7 +551,7 @@ START_TEST(hand_counted_bytes)
     setup(16, 8, world_group(16));
     arena_init(&a);
     op.coll.kind = COLL_ALL_GATHER;
-    op.coll.bytes = 1600;
+    op.coll.elements = (1600) / 2;
     traffic_of(&p, &op, &at, ALGO_RING, &a, &t);
     b = traffic_get(&t, 9);
     ck_assert_uint_eq(b.sent_inter, 188);
@@ -557,7 +560,7 @@ START_TEST(hand_counted_bytes)
     setup(64, 8, world_group(64));
     starts[0] = 0;
     starts[1] = 1;
-    segments[0] = (struct segment){.root = 10, .to_n = 64, .bytes = 134217728};
+    segments[0] = (struct segment){.root = 10, .to_n = 64, .elements = 134217728 / 2};
     op.coll.table = 0;
     op.coll.kind = COLL_SEGMENT_GATHER;
     traffic_of(&p, &op, &at, ALGO_P2P, &a, &t);

@@ -178,7 +178,7 @@ static void take(void *ctx, uint32_t place, const struct traffic_bytes *b)
     counted[place] = *b;
 }
 
-static void walk(const struct tree *t, const struct segment *s, uint32_t n, uint64_t element,
+static void walk(const struct tree *t, const struct wire_segment *s, uint32_t n, uint64_t element,
                  struct traffic_bytes *to)
 {
     memset(to, 0, t->n * sizeof(*to));
@@ -209,7 +209,7 @@ START_TEST(counted_bytes_are_those_of_the_edges)
         uint64_t seed = trial;
         int s = (int)random_to(&seed, N_SHAPES);
         struct tree t = make(shapes[s].first, shapes[s].n, shapes[s].gpn);
-        struct segment segments[MAX_SEGMENTS];
+        struct wire_segment segments[MAX_SEGMENTS];
         uint32_t n = (uint32_t)random_to(&seed, MAX_SEGMENTS + 1),
                  first = (uint32_t)random_to(&seed, 5);
         bool even = random_to(&seed, 2), zero = random_to(&seed, 2);
@@ -218,11 +218,11 @@ START_TEST(counted_bytes_are_those_of_the_edges)
         int64_t last = -1;
 
         for (uint32_t k = 0; k < n; k++) {
-            segments[k] = (struct segment){.root = first + (uint32_t)random_to(&seed, t.n),
-                                           .to_first = first,
-                                           .to_n = t.n,
-                                           .bytes = even ? 2 * t.n_trees * random_to(&seed, 3)
-                                                         : random_to(&seed, 100)};
+            segments[k] = (struct wire_segment){.root = first + (uint32_t)random_to(&seed, t.n),
+                                                .to_first = first,
+                                                .to_n = t.n,
+                                                .bytes = even ? 2 * t.n_trees * random_to(&seed, 3)
+                                                              : random_to(&seed, 100)};
             all += segments[k].bytes;
         }
         inter = t.n_nodes > 1 && !zero ? all / t.rails : 0;
@@ -257,13 +257,13 @@ START_TEST(few_places_of_a_large_range_differ)
 {
     enum { N = 16384 };
     uint32_t *many = MEM_NEW(uint32_t, N), n = 0;
-    struct segment s[5];
+    struct wire_segment s[5];
     struct tree t;
 
     for (uint32_t i = 0; i < N; i++)
         many[i] = i;
     for (uint32_t k = 0; k < 5; k++)
-        s[k] = (struct segment){.root = 3000 * k + 17, .to_n = N, .bytes = 32 * 1000};
+        s[k] = (struct wire_segment){.root = 3000 * k + 17, .to_n = N, .bytes = 32 * 1000};
     every = (struct traffic_bytes){140000, 20000, 140000, 20000};
     tree_init(&t, many, N, 8);
     tree_bytes(&t, s, 5, 2, &every, count_places, &n);

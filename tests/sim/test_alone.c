@@ -27,7 +27,7 @@ static void one_collective(uint32_t world, uint32_t gpn)
         .world = world, .gpus_per_node = gpn, .n_micro = 1, .groups = &group, .n_groups = 1};
     op.kind = OP_COLLECTIVE;
     op.coll = (struct collective){.kind = COLL_ALL_GATHER,
-                                  .wire = DTYPE_BF16,
+                                  .wire = {.dtype = DTYPE_BF16},
                                   .table = PROGRAM_NONE,
                                   .peer_op = PROGRAM_NONE};
 }
@@ -85,13 +85,13 @@ START_TEST(ring_all_gather_takes_what_its_flows_take)
 
         arena_init(&a);
         one_collective(n, 16);
-        op.coll.bytes = n * chunk;
+        op.coll.elements = (n * chunk) / 2;
         for (int i = 0; i < PROTOCOL_N; i++)
             plan.cluster.coll.step_s[i] = plan.cluster.coll.net_step_s[i] = 2.1e-6;
         ck_assert_int_eq(alone(ALGO_RING), nvlink);
         ck_assert_int_eq(ring_of_flows(n, (double)chunk, 1e11, hops * hop_ps), nvlink);
         one_collective(n, 1);
-        op.coll.bytes = n * chunk;
+        op.coll.elements = (n * chunk) / 2;
         for (int i = 0; i < PROTOCOL_N; i++)
             plan.cluster.coll.step_s[i] = plan.cluster.coll.net_step_s[i] = 2.1e-6;
         ck_assert_int_eq(alone(ALGO_RING), nic);
@@ -105,7 +105,7 @@ END_TEST
  * 0.85 s; a ring passes 134 MB along, 13 ms. In nodes of 8, 56 of the 63 are outside. */
 START_TEST(an_owner_that_sends_to_63_ranks_is_bound_by_its_port)
 {
-    static const struct segment s[] = {{.root = 5, .to_n = 64, .bytes = 134217728}};
+    static const struct segment s[] = {{.root = 5, .to_n = 64, .elements = 134217728 / 2}};
     static const uint32_t start[] = {0, 1};
     static const struct segment_table t = {.n_units = 1, .start = start, .segments = s};
 
@@ -137,7 +137,7 @@ END_TEST
  * with half of the bytes: 256 MiB through an up-link of 2 x 8 x 10 GB/s / 16 = 10 GB/s. In one node: 7 steps, NVLink. */
 START_TEST(a_tree_takes_its_longest_way_and_its_fullest_link)
 {
-    static struct segment s[] = {{.root = 5, .to_n = 64, .bytes = 134217728}};
+    static struct segment s[] = {{.root = 5, .to_n = 64, .elements = 134217728 / 2}};
     static const uint32_t start[] = {0, 1};
     static const struct segment_table t = {.n_units = 1, .start = start, .segments = s};
 
@@ -168,7 +168,7 @@ END_TEST
  * them under other leaves: 12 MB through its leaf's up-link are 30 ms (its own NIC takes 1.5). Reductions come down there. */
 START_TEST(direct_sends_leave_through_the_owners_leaf)
 {
-    static const struct segment s[] = {{.root = 5, .to_n = 16, .bytes = 1000000}};
+    static const struct segment s[] = {{.root = 5, .to_n = 16, .elements = 500000}};
     static const uint32_t start[] = {0, 1};
     static const struct segment_table t = {.n_units = 1, .start = start, .segments = s};
 
@@ -193,7 +193,7 @@ END_TEST
  * those of the owner's rail in 30. */
 START_TEST(a_rail_is_a_leaf_of_its_own)
 {
-    static const struct segment s[] = {{.root = 5, .to_n = 32, .bytes = 1000000}};
+    static const struct segment s[] = {{.root = 5, .to_n = 32, .elements = 500000}};
     static const uint32_t start[] = {0, 1};
     static const struct segment_table t = {.n_units = 1, .start = start, .segments = s};
 
@@ -221,7 +221,7 @@ START_TEST(pcie_bounds_what_leaves_a_node)
 
     arena_init(&a);
     one_collective(8, 4);
-    op.coll.bytes = 8000000;
+    op.coll.elements = (8000000) / 2;
     ck_assert_int_eq(alone(ALGO_RING), 175000000); /* NICs of 10 GB/s */
     c->pcie_switches = 2;
     c->pcie_Bps = 7e9;
@@ -252,7 +252,8 @@ START_TEST(inside_a_node_no_nic_counts_when_all_own_something)
     arena_init(&a);
     one_collective(8, 8);
     for (uint32_t r = 0; r < 8; r++)
-        s[r] = (struct segment){.root = r, .to_n = 8, .bytes = r ? 1000000 : 8000000, .tensor = r};
+        s[r] =
+            (struct segment){.root = r, .to_n = 8, .elements = r ? 500000 : 4000000, .tensor = r};
     prog.segment_tables = (struct segment_table *)(uintptr_t)&t;
     prog.n_segment_tables = 1;
     op.coll.kind = COLL_SEGMENT_REDUCE;
@@ -269,9 +270,9 @@ END_TEST
 START_TEST(a_range_takes_the_steps_that_it_spans)
 {
     static const struct segment s[] = {
-        {.root = 2, .to_first = 2, .to_n = 3, .bytes = 3000},
-        {.root = 8, .to_first = 8, .to_n = 2, .tensor = 1, .bytes = 10},
-        {.root = 7, .to_first = 7, .to_n = 2, .tensor = 2, .bytes = 3000}};
+        {.root = 2, .to_first = 2, .to_n = 3, .elements = 1500},
+        {.root = 8, .to_first = 8, .to_n = 2, .tensor = 1, .elements = 5},
+        {.root = 7, .to_first = 7, .to_n = 2, .tensor = 2, .elements = 1500}};
     static uint32_t start[] = {0, 2};
     static const struct segment_table t = {.n_units = 1, .start = start, .segments = s};
 

@@ -23,7 +23,10 @@ static double repeated_us(enum coll_kind kind, uint64_t bytes, uint32_t repeat)
         .name = "world", .n_axes = 1, .size = {world}, .stride = {1}, .n_members = world};
     struct op o = {.kind = OP_COLLECTIVE,
                    .loop = PROGRAM_NONE,
-                   .coll = {.kind = kind, .bytes = bytes, .wire = DTYPE_BF16, .repeat = repeat}};
+                   .coll = {.kind = kind,
+                            .elements = (bytes) / 2,
+                            .wire = {.dtype = DTYPE_BF16},
+                            .repeat = repeat}};
     struct program p = {.world = world,
                         .gpus_per_node = cluster_domain_gpus(&cl),
                         .ops = &o,
@@ -149,13 +152,13 @@ END_TEST
 START_TEST(every_algorithm_reads_what_it_sends_and_writes_what_it_gets)
 {
     static const enum coll_algo algos[] = {ALGO_P2P, ALGO_RING, ALGO_TREE, ALGO_HIERARCHICAL};
-    const struct segment segment = {.root = 11, .to_n = 16, .bytes = 16000};
+    const struct segment segment = {.root = 11, .to_n = 16, .elements = 8000};
     const uint32_t start[] = {0, 1};
     struct segment_table table = {.n_units = 1, .start = start, .segments = &segment};
     struct group g = {.n_axes = 1, .size = {16}, .stride = {1}, .n_members = 16};
     struct op o = {.kind = OP_COLLECTIVE,
                    .loop = PROGRAM_NONE,
-                   .coll = {.kind = COLL_SEGMENT_GATHER, .wire = DTYPE_BF16}};
+                   .coll = {.kind = COLL_SEGMENT_GATHER, .wire = {.dtype = DTYPE_BF16}}};
     struct program p = {.world = 16,
                         .gpus_per_node = 8,
                         .groups = &g,
@@ -187,10 +190,11 @@ static double ring_uses(enum sim_resource r)
 {
     uint32_t world = cl.n_nodes * cl.gpus_per_node;
     struct group g = {.n_axes = 1, .size = {world}, .stride = {1}, .n_members = world};
-    struct op o = {
-        .kind = OP_COLLECTIVE,
-        .loop = PROGRAM_NONE,
-        .coll = {.kind = COLL_ALL_GATHER, .bytes = UINT64_C(1) << 30, .wire = DTYPE_BF16}};
+    struct op o = {.kind = OP_COLLECTIVE,
+                   .loop = PROGRAM_NONE,
+                   .coll = {.kind = COLL_ALL_GATHER,
+                            .elements = (UINT64_C(1) << 30) / 2,
+                            .wire = {.dtype = DTYPE_BF16}}};
     struct program p = {.world = world,
                         .gpus_per_node = cl.gpus_per_node,
                         .ops = &o,

@@ -30,7 +30,7 @@ static int64_t closed_form_ps(bool reduce)
     struct op o = {.kind = OP_COLLECTIVE,
                    .loop = PROGRAM_NONE,
                    .coll = {.kind = reduce ? COLL_SEGMENT_REDUCE : COLL_SEGMENT_GATHER,
-                            .wire = DTYPE_BF16,
+                            .wire = {.dtype = DTYPE_BF16},
                             .peer_op = PROGRAM_NONE}};
     struct program p = {.world = world,
                         .gpus_per_node = cl.gpus_per_node,
@@ -90,7 +90,7 @@ static int64_t flows_ps(bool reduce)
 
             if (to != own)
                 add_flow(f, &fabric, kinds, reduce ? to : own, reduce ? own : to,
-                         segments[s].bytes);
+                         2 * segments[s].elements);
         }
     MUST(!fluid_run(f, &e), "%s", e.msg);
     end = fluid_makespan_ps(f);
@@ -121,7 +121,7 @@ static void random_cluster(uint32_t seed)
         segments[s] = (struct segment){.root = first + s,
                                        .to_n = world,
                                        .tensor = s,
-                                       .bytes = 2 * (1000000 + (uint64_t)rng(10000000))};
+                                       .elements = 1000000 + (uint64_t)rng(10000000)};
 }
 
 /* One owner: flows of one size, so the busiest link is busy to the end and its bytes say when that is. Several: no schedule beats

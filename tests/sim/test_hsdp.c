@@ -37,12 +37,13 @@ static int64_t family_ps(const struct cluster *c, uint32_t world, uint32_t strid
                       .size = {world / stride},
                       .stride = {stride},
                       .n_members = world / stride};
-    struct op o = {
-        .name = "replicate",
-        .kind = OP_COLLECTIVE,
-        .loop = PROGRAM_NONE,
-        .coll = {
-            .kind = COLL_ALL_REDUCE, .bytes = bytes, .table = PROGRAM_NONE, .wire = DTYPE_BF16}};
+    struct op o = {.name = "replicate",
+                   .kind = OP_COLLECTIVE,
+                   .loop = PROGRAM_NONE,
+                   .coll = {.kind = COLL_ALL_REDUCE,
+                            .elements = bytes / 2,
+                            .table = PROGRAM_NONE,
+                            .wire = {.dtype = DTYPE_BF16}}};
     struct program p = {.world = world,
                         .gpus_per_node = cluster_domain_gpus(c),
                         .n_micro = 1,

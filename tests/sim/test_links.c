@@ -90,7 +90,7 @@ static void one_group(const struct fabric *f, uint32_t base)
 
     for (uint32_t s = 0; s < start[1]; s++) {
         const struct segment *x = &segments[s];
-        double bytes = (double)x->bytes * times;
+        double bytes = 2.0 * (double)x->elements * times;
 
         if (op.coll.kind != COLL_SEGMENT_GATHER && !mirror)
             break;
@@ -108,12 +108,12 @@ static void one_group(const struct fabric *f, uint32_t base)
     for (uint32_t i = 0; i < n; i++)
         for (uint32_t j = 0; j < n; j++) {
             uint32_t from = group_member(&group, base, i), to = group_member(&group, base, j);
-            double elements = (double)op.coll.bytes / 2;
+            double elements = (double)op.coll.elements;
 
             if (op.coll.kind == COLL_ALL_TO_ALL)
                 message(f, from, to, times * 2 * ceil(elements / n));
             if (op.coll.kind == COLL_SEND && j == (i + 1) % n)
-                message(f, from, to, times * (double)op.coll.bytes);
+                message(f, from, to, times * 2.0 * (double)op.coll.elements);
         }
 }
 
@@ -180,13 +180,14 @@ static void make(uint32_t gpn, uint32_t world)
     group = (struct group){
         .name = "g", .n_axes = 1, .size = {world}, .stride = {1}, .n_members = world};
     table = (struct segment_table){.n_units = 1, .start = start, .segments = segments};
-    op = (struct op){
-        .kind = OP_COLLECTIVE,
-        .loop = PROGRAM_NONE,
-        .coll = {.kind = COLL_SEGMENT_GATHER, .wire = DTYPE_BF16, .peer_op = PROGRAM_NONE}};
+    op = (struct op){.kind = OP_COLLECTIVE,
+                     .loop = PROGRAM_NONE,
+                     .coll = {.kind = COLL_SEGMENT_GATHER,
+                              .wire = {.dtype = DTYPE_BF16},
+                              .peer_op = PROGRAM_NONE}};
     algo = ALGO_P2P;
     start[1] = 1;
-    segments[0] = (struct segment){.to_n = world, .bytes = 1000000};
+    segments[0] = (struct segment){.to_n = world, .elements = 500000};
 }
 
 /* NVLink joins some GPUs of a node only, and CPUs are far from each other. */
@@ -260,7 +261,7 @@ static void random_call(void)
     bool ranges = rng(4) == 0 && n > 2;
 
     op.coll.kind = kinds[rng(4)];
-    op.coll.bytes = 2 * (1 + rng(1000000));
+    op.coll.elements = (2 * (1 + rng(1000000))) / 2;
     op.coll.repeat = rng(3);
     algo = rng(2) && !ranges ? ALGO_HIERARCHICAL : ALGO_P2P;
     if (cl.domain_gpus ||
@@ -275,7 +276,7 @@ static void random_call(void)
                                        .to_first = first,
                                        .to_n = to_n,
                                        .tensor = s,
-                                       .bytes = 2 * (1 + rng(1000000))};
+                                       .elements = 1 + rng(1000000)};
     }
 }
 
@@ -341,7 +342,7 @@ START_TEST(a_folded_cache_says_the_same)
         op.coll.kind = COLL_SEGMENT_GATHER;
         compare(0, fold);
         op.coll.kind = COLL_ALL_TO_ALL;
-        op.coll.bytes = 160000;
+        op.coll.elements = (160000) / 2;
         compare(0, fold);
     }
     arena_release(&arena);
@@ -404,7 +405,7 @@ START_TEST(in_an_all_to_all_a_gpu_relays_for_its_neighbours)
     make(4, 8);
     cl.rail_optimised = true;
     op.coll.kind = COLL_ALL_TO_ALL;
-    op.coll.bytes = 80000;
+    op.coll.elements = (80000) / 2;
     x = get(&k);
     for (uint32_t r = 0; r < 8; r++) {
         ck_assert_double_eq_tol(amount(x, RESOURCE_NVLINK_TX, r), 60000, 1e-6);

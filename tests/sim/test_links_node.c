@@ -27,8 +27,8 @@ static void setup(const char *name, uint32_t n)
     op = (struct op){.kind = OP_COLLECTIVE,
                      .loop = PROGRAM_NONE,
                      .coll = {.kind = COLL_ALL_REDUCE,
-                              .bytes = 12u << 20,
-                              .wire = DTYPE_BF16,
+                              .elements = (12u << 20) / 2,
+                              .wire = {.dtype = DTYPE_BF16},
                               .peer_op = PROGRAM_NONE}};
 }
 
@@ -133,8 +133,8 @@ START_TEST(large_messages_go_at_the_slowest_link)
         double n = rows[i].n, GBps;
 
         setup("a100-pcie", rows[i].n);
-        op.coll.bytes = UINT64_C(4) << 30;
-        GBps = 2 * (n - 1) / n * (double)op.coll.bytes / (double)time_ps() * 1e3;
+        op.coll.elements = (UINT64_C(4) << 30) / 2;
+        GBps = 2 * (n - 1) / n * 2.0 * (double)op.coll.elements / (double)time_ps() * 1e3;
         /* the tail takes 0.5 / (2 (n - 1)) of the ring's time: the last operation hands nothing on
          */
         MUST(GBps <= rows[i].GBps && GBps > rows[i].GBps / (1 + 0.5 / (2 * (n - 1))) * 0.98,
@@ -202,7 +202,7 @@ START_TEST(labels_of_gpus_change_nothing)
                 as[k] = x;
             }
             op.coll.kind = kinds[round % 5];
-            op.coll.bytes = UINT64_C(8) << (round % 28);
+            op.coll.elements = (UINT64_C(8) << (round % 28)) / 2;
             cl = plain;
             was = time_ps();
             relabel(as);
@@ -227,7 +227,7 @@ START_TEST(more_nvlink_is_never_slower)
                 int64_t now;
 
                 setup(names[c], n);
-                op.coll.bytes = UINT64_C(1) << shift;
+                op.coll.elements = (UINT64_C(1) << shift) / 2;
                 now = time_ps();
                 MUST(now <= before, "%u GPUs, 2^%u bytes: %s takes %lld ps, with less NVLink %lld",
                      n, shift, names[c], (long long)now, (long long)before);

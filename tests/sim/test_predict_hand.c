@@ -40,8 +40,8 @@ static void toy(uint32_t k, int32_t prefetch)
     o.stream = STREAM_GATHER;
     o.coll = (struct collective){.kind = COLL_ALL_GATHER,
                                  .group = world,
-                                 .bytes = 8000,
-                                 .wire = DTYPE_BF16,
+                                 .elements = 4000,
+                                 .wire = {.dtype = DTYPE_BF16},
                                  .table = PROGRAM_NONE,
                                  .peer_op = PROGRAM_NONE};
     gather = program_add_op(&b, &o);
