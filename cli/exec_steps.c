@@ -86,9 +86,8 @@ static void add_job(cJSON *row, const struct plan *plan)
     struct plan ran = *plan;
 
     for (size_t i = 0; (o = job_option_at(i)); i++) {
-        bool no_value = o->opt.min && !job_option_get(o, &ran.job) && o->field != FIELD_TEXT;
-
-        if (!o->exec || no_value || cJSON_HasObjectItem(row, job_option_key(o).s))
+        if (!o->exec || !job_option_has_value(o, &ran.job) ||
+            cJSON_HasObjectItem(row, job_option_key(o).s))
             continue;
         if (o->exec_as && !job_option_get(o, &ran.job))
             job_option_put(o, &ran.job, o->exec_as);

@@ -112,6 +112,11 @@ void job_option_put(const struct job_option *o, struct job *j, uint64_t value)
     BUG_ON(true);
 }
 
+bool job_option_has_value(const struct job_option *o, const struct job *j)
+{
+    return o->field == FIELD_TEXT ? text(o, j) != NULL : !o->opt.min || job_option_get(o, j);
+}
+
 static bool same_text(const char *a, const char *b)
 {
     return a && b ? !strcmp(a, b) : a == b;

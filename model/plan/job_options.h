@@ -130,6 +130,8 @@ void job_options_add(struct opts *o);
 bool job_option_is_truth(const struct job_option *o);
 /* model/plan/job_fields.c. The value of a number, choice or truth value; of texts and prices use the fields. */
 uint64_t job_option_get(const struct job_option *o, const struct job *j);
+/* False where the field stands for "nothing given": no text, or 0 below the smallest value. */
+bool job_option_has_value(const struct job_option *o, const struct job *j);
 void job_option_put(const struct job_option *o, struct job *j, uint64_t value);
 /* Have both jobs the same value? True for an option without a field. */
 bool job_option_same(const struct job_option *o, const struct job *a, const struct job *b);
