@@ -188,22 +188,22 @@ static void eager_scores(struct lower *l, struct emit *x, const struct graph_op 
 
     if (!o->beside)
         return;
-    while (k < l->p->n_buffers && !(l->p->buffers[k].bytes == bytes &&
-                                    !strncmp(l->p->buffers[k].name, "attention.scores", 16)))
+    while (k < l->n_scores && l->p->buffers[l->scores[k]].bytes != bytes)
         k++;
-    if (k == l->p->n_buffers)
-        k = program_add_buffer(
-            &l->b,
-            &(struct buffer){.name = ++l->n_scores > 1
-                                         ? arena_printf(l->a, "attention.scores.%u", l->n_scores)
-                                         : "attention.scores",
-                             .part = MEM_ACTIVATIONS,
-                             .dtype = l->j->param_dtype,
-                             .rule = SIZE_CONST,
-                             .span = SPAN_UNIT_MICRO,
-                             .bytes = bytes});
-    emit_life(x, k, 0, false);
-    emit_life(x, k, 0, true);
+    if (k == l->n_scores) {
+        if (!l->scores) /* an operation has one size at most */
+            l->scores = ARENA_NEW(l->a, uint32_t, (size_t)l->m->n_classes * GRAPH_MAX_OPS);
+        l->scores[l->n_scores++] = program_add_buffer(
+            &l->b, &(struct buffer){.name = k ? arena_printf(l->a, "attention.scores.%u", k + 1)
+                                              : "attention.scores",
+                                    .part = MEM_ACTIVATIONS,
+                                    .dtype = l->j->param_dtype,
+                                    .rule = SIZE_CONST,
+                                    .span = SPAN_UNIT_MICRO,
+                                    .bytes = bytes});
+    }
+    emit_life(x, l->scores[k], 0, false);
+    emit_life(x, l->scores[k], 0, true);
 }
 
 void emit_pass(struct lower *l, uint32_t class_id, const struct class_lives *k, bool backward)

@@ -44,7 +44,8 @@ struct lower {
     /* ids of buffers; `weights` is what kernels read: gathered units, or the parameters themselves */
     uint32_t params, states, master, weights, padded, inputs, input_grads, grads, grad_shard,
         grad_owned, eager;
-    uint32_t n_scores; /* buffers of what unfused attention holds while it runs, one a size */
+    uint32_t *scores,
+        n_scores; /* buffers of what unfused attention holds while it runs, one a size */
     /* what a unit makes for later ones: its buffers, the first and last unit that reads it */
     struct {
         uint32_t value, grad, first, last;
