@@ -99,7 +99,7 @@ static bool travels(const struct exec_run *r, const struct scope *s, uint32_t te
 
     if (s->units && placement_parts(r->plan, finer(r, &s->o->coll.moved)) > 1)
         return (rule == PLACE_OWNER || rule == PLACE_FLAT) == s->segments;
-    return s->o->phase != PHASE_OPTIMIZER || r->held.t[tensor].matrix;
+    return s->o->coll.traffic != TRAFFIC_OPTIMIZER || r->held.t[tensor].matrix;
 }
 
 /* Elements of a list: the room of every part. */
@@ -130,8 +130,8 @@ static void pack_list(struct exec_run *r, const struct scope *s, enum component 
                       uint64_t from, uint64_t to, const struct run_buffer *b, char *packed,
                       enum pack how)
 {
-    bool gradient =
-        s->o->phase == PHASE_OPTIMIZER && how == PACK && r->p->buffers[b->buffer].part == MEM_GRADS;
+    bool gradient = s->o->coll.traffic == TRAFFIC_OPTIMIZER && how == PACK &&
+                    r->p->buffers[b->buffer].part == MEM_GRADS;
     size_t size = dtype_bytes(s->o->coll.wire.dtype, 1);
     uint64_t at = 0;
 
@@ -456,7 +456,7 @@ int run_collective(struct exec_run *r, const struct op *o, const struct instance
         reduce_segments(r, o, i);
         return 0;
     case COLL_SEGMENT_GATHER:
-        if (o->phase == PHASE_OPTIMIZER)
+        if (o->coll.traffic == TRAFFIC_OPTIMIZER)
             gather_cut(r, o, i);
         else
             gather_segments(r, o, i);

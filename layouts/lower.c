@@ -86,6 +86,7 @@ static void add_refresh(struct lower *l, struct op *o)
     o->guard.unit_class = PROGRAM_NONE;
     o->coll.wire.dtype = l->j->param_dtype;
     o->coll.peer_op = PROGRAM_NONE;
+    o->coll.traffic = TRAFFIC_REFRESH;
     o->coll.moved.from_buffer = o->coll.moved.to_buffer = l->params;
     id = program_add_op(&l->b, o);
     program_op_operand(

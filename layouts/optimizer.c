@@ -86,6 +86,7 @@ static uint32_t shard_op(struct lower *l, const char *name, enum coll_kind kind,
 
     o.stream = stream;
     o.coll = (struct collective){.kind = kind,
+                                 .traffic = TRAFFIC_OPTIMIZER,
                                  .group = l->shard,
                                  .moved = {.from = STATE,
                                            .to = WHOLE,
@@ -498,6 +499,7 @@ static uint32_t cut_gather(struct lower *l, const struct matrix_step *s, uint32_
 
     o.stream = STREAM_GATHER;
     o.coll = (struct collective){.kind = COLL_SEGMENT_GATHER,
+                                 .traffic = TRAFFIC_OPTIMIZER,
                                  .group = l->world,
                                  .algo = ALGO_RING,
                                  .table = s->cut_table,

@@ -99,6 +99,7 @@ static uint32_t emit_gather(struct lower *l, enum phase phase, const bool *units
         x.op.guard.units = units;
         x.op.coll = ops[i].coll;
         x.op.coll.calls = l->move.calls;
+        x.op.coll.traffic = TRAFFIC_GATHER;
         x.op.coll.moved.from_buffer = l->params;
         x.op.coll.moved.to_buffer = l->weights;
         emit_operand(&x, l->params, OPERAND_WHOLE, ACCESS_READ);
@@ -132,6 +133,7 @@ static void emit_reduce(struct lower *l, uint32_t begin)
         x.op.guard.micro = l->move.reduce_when;
         x.op.coll = ops[i].coll;
         x.op.coll.calls = l->move.calls;
+        x.op.coll.traffic = TRAFFIC_REDUCE;
         x.op.coll.moved.from_buffer = l->grads;
         x.op.coll.moved.to_buffer = reduced_buffer(l, &ops[i].coll);
         x.op.coll.moved.adds = !l->move.full_grads;
@@ -162,6 +164,7 @@ static void emit_levels(struct lower *l)
             emit_init(&x, ops[i].name, OP_COLLECTIVE, PHASE_BACKWARD, l->move.level_stream);
             x.op.guard.micro = WHEN_LAST;
             x.op.coll = ops[i].coll;
+            x.op.coll.traffic = TRAFFIC_REDUCE;
             x.op.coll.moved.from_buffer = x.op.coll.moved.to_buffer =
                 reduced_buffer(l, &ops[i].coll);
             for (uint32_t w = 0; w < n_waits; w++)

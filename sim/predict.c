@@ -17,16 +17,26 @@ const char *time_category_name(enum time_category t)
     return names[t];
 }
 
+static enum time_category traffic_category(enum traffic_class t)
+{
+    switch (t) {
+    case TRAFFIC_GATHER:
+    case TRAFFIC_OPTIMIZER:
+        return TIME_GATHER;
+    case TRAFFIC_REDUCE:
+        return TIME_REDUCE;
+    case TRAFFIC_REFRESH:
+        return TIME_REFRESH;
+    case TRAFFIC_N:
+        break;
+    }
+    BUG_ON(true);
+}
+
 enum time_category sim_category(const struct op *o)
 {
-    if (o->kind == OP_COLLECTIVE) {
-        if (o->phase == PHASE_REFRESH)
-            return TIME_REFRESH;
-        return o->phase == PHASE_OPTIMIZER || o->stream == STREAM_GATHER ||
-                       o->stream == STREAM_COMPUTE
-                   ? TIME_GATHER
-                   : TIME_REDUCE;
-    }
+    if (o->kind == OP_COLLECTIVE)
+        return traffic_category(o->coll.traffic);
     if (o->phase == PHASE_OPTIMIZER)
         return TIME_OPTIMIZER;
     switch (kernel_bound(o->call.kernel)) {
@@ -252,7 +262,7 @@ static void bytes(const struct run *r, struct prediction *out)
     for (uint32_t i = 0; i < r->n_tasks; i++) {
         const struct coll_activity *c = r->tasks[i].coll;
         const struct op *o = op_of(r, i);
-        bool in_step = o->phase >= PHASE_OPTIMIZER;
+        bool in_step = o->coll.traffic == TRAFFIC_OPTIMIZER || o->coll.traffic == TRAFFIC_REFRESH;
 
         if (!c)
             continue;

@@ -245,6 +245,15 @@ enum coll_kind {
 };
 const char *coll_kind_name(enum coll_kind k); /* "all_reduce", ... */
 
+/* Whose traffic a collective is, for reports: the layout says it. */
+enum traffic_class {
+    TRAFFIC_GATHER,    /* parameters for forward and backward */
+    TRAFFIC_REDUCE,    /* gradients */
+    TRAFFIC_REFRESH,   /* updated parameters after the step */
+    TRAFFIC_OPTIMIZER, /* what the matrix optimizer rebuilds matrices from, and their updates */
+    TRAFFIC_N
+};
+
 /* How elements travel: `dtype`, and with `block` a scale of type `scale` for so many elements (quantised collectives); 0:
  * none. */
 struct wire {
@@ -290,6 +299,7 @@ enum coll_calls {
 
 struct collective {
     enum coll_kind kind;
+    enum traffic_class traffic;
     struct moved moved;
     enum coll_calls calls;
     uint32_t group;
