@@ -4,7 +4,6 @@
 #include "cli/metrics.h"
 #include "cli/output.h"
 #include "cli/progress.h"
-#include "cli/step_band.h"
 #include "core/num.h"
 #include "layouts/layout.h"
 #include "model/plan/optimizers.h"

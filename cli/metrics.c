@@ -1,6 +1,7 @@
 #include "cli/metrics.h"
 
 #include "layouts/layout.h"
+#include "model/plan/job_options.h"
 #include "model/plan/optimizers.h"
 
 #include <math.h>
@@ -44,9 +45,7 @@ static struct table_cell tree(cJSON *v)
 
 static const char *recompute_name(enum recompute r)
 {
-    static const char *const names[] = {"none", "selective", "full"};
-
-    return names[r];
+    return job_option("recompute")->opt.choices[r];
 }
 
 static double held_balance(const struct plan *plan)
