@@ -264,6 +264,29 @@ static void states(const struct exec_run *x, const struct exec_run *ddp, struct 
     both_release(&b);
 }
 
+void run_witness(struct exec_run *r, const struct instance *i)
+{
+    const struct exec_run *y = r->witness;
+    const struct unit *u = &r->p->model->units[i->unit];
+
+    if (!y || r->p->buffers[r->p->known.weights].holds != HOLDS_UNIT)
+        return;
+    for (uint32_t t = u->first; t < u->first + u->n; t++) {
+        struct run_view got = run_tensor(r, run_find(r, r->p->known.weights, i->unit, i->micro), t),
+                        want = run_tensor(
+                            y, run_find((struct exec_run *)(uintptr_t)y, y->p->known.params, 0, 0),
+                            t);
+        size_t n = dtype_bytes(got.dtype, got.elements);
+        char *x = mem_alloc(1, n), *z = mem_alloc(1, n);
+
+        r->b->lib->download(r->b, r->stream, x, got.data, n);
+        r->b->lib->download(r->b, r->stream, z, want.data, n);
+        r->came_wrong[t] |= memcmp(x, z, n) != 0;
+        mem_free(x);
+        mem_free(z);
+    }
+}
+
 void compare_runs(const struct exec_run *x, const struct exec_run *ddp, struct comparison *c)
 {
     memset(c->n_differ, 0, sizeof(c->n_differ));

@@ -1,16 +1,15 @@
 /* The program's collectives: what is packed from where, moved by exec/collective.h, and put where.
  *
- * A collective says from which cut of which tensors to which cut it leads, and in which buffers (struct moved); where a part
- * is comes from model/plan/placement.h, where a tensor stands in a buffer from exec/tensors.c. An even collective moves a
- * list for each rank: that rank's part of every tensor, one after another in the room that all parts have.
+ * A collective says from which cut of which tensors to which cut it leads, and in which buffers (struct moved). An even one
+ * moves a list of parts for each rank (exec/pack.h), an owners' one its segments.
  */
-#include "exec/run.h"
+#include "exec/pack.h"
+#include "exec/plant.h"
 
 #include "core/num.h"
 #include "model/plan/optimizers.h"
 #include "model/plan/segment_algo.h"
 
-#include <string.h>
 
 const struct coll_group *run_group(const struct exec_run *r, const struct op *o)
 {
@@ -60,107 +59,6 @@ static void run_parts(struct exec_run *r, const struct op *o, struct coll_call *
     mem_free(parts);
 }
 
-/* ---- lists of parts ---- */
-
-/* The finer of the two cuts: whose parts are on the lists. */
-static enum component finer(const struct exec_run *r, const struct moved *m)
-{
-    return placement_parts(r->plan, m->from) > placement_parts(r->plan, m->to) ? m->from : m->to;
-}
-
-/* The tensors of an operation, in the order in which they are on lists: those from `first` on that travel(). */
-struct scope {
-    const struct op *o;
-    uint32_t first, n;
-    bool units; /* of one unit: the others travel with the unit's other operation */
-    bool
-        segments; /* those that owners or flat slices hold; else those that are cut by rows, or not at all */
-};
-
-static struct scope scope_of(const struct exec_run *r, const struct op *o, const struct instance *i)
-{
-    struct scope s = {.o = o, .n = r->p->model->n_tensors};
-
-    s.segments = o->coll.table != PROGRAM_NONE;
-    if (op_in_loop(r->p, o, LOOP_ITEM)) {
-        s.first = run_item(r, o, i);
-        s.n = 1;
-    } else if (op_in_loop(r->p, o, LOOP_UNIT) && !o->coll.moved.first) {
-        s.first = r->p->model->units[i->unit].first;
-        s.n = r->p->model->units[i->unit].n;
-        s.units = true;
-    }
-    return s;
-}
-
-static bool travels(const struct exec_run *r, const struct scope *s, uint32_t tensor)
-{
-    enum place_rule rule = r->plan->place[tensor].rule;
-
-    if (s->units && placement_parts(r->plan, finer(r, &s->o->coll.moved)) > 1)
-        return (rule == PLACE_OWNER || rule == PLACE_FLAT) == s->segments;
-    return s->o->coll.traffic != TRAFFIC_OPTIMIZER || r->held.t[tensor].matrix;
-}
-
-/* Elements of a list: the room of every part. */
-static uint64_t list_room(const struct exec_run *r, const struct scope *s, enum component c,
-                          uint32_t rank)
-{
-    uint64_t sum = 0;
-
-    for (uint32_t t = s->first; t < s->first + s->n; t++)
-        if (travels(r, s, t))
-            sum += placement_extent(r->plan, t, c, rank).room;
-    return sum;
-}
-
-enum pack { PACK, UNPACK, UNPACK_ADD };
-
-static void add_to(struct exec_run *r, enum dtype d, char *to, const char *from, uint64_t n)
-{
-    const struct kernel_on on = {.act = d, .weight = d, .grad = d};
-    const struct kernel_sum a = {.n = n, .type = d, .x = to, .y = from, .out = to};
-
-    launch_sum(r->b, r->stream, &on, &a);
-}
-
-/* Elements [from, to) of a rank's list between a buffer that has these parts, or more of each tensor, and `packed`. What an
- * update starts from is read through run_gradient(). */
-static void pack_list(struct exec_run *r, const struct scope *s, enum component c, uint32_t rank,
-                      uint64_t from, uint64_t to, const struct run_buffer *b, char *packed,
-                      enum pack how)
-{
-    bool gradient = s->o->coll.traffic == TRAFFIC_OPTIMIZER && how == PACK &&
-                    r->p->buffers[b->buffer].part == MEM_GRADS;
-    size_t size = dtype_bytes(s->o->coll.wire.dtype, 1);
-    uint64_t at = 0;
-
-    for (uint32_t t = s->first; t < s->first + s->n && at < to; t++) {
-        struct extent x;
-        struct run_view v;
-        uint64_t lower, upper;
-        char *here;
-
-        if (!travels(r, s, t))
-            continue;
-        x = placement_extent(r->plan, t, c, rank);
-        lower = num_max(from, at);
-        upper = num_min(to, at + x.n);
-        if (lower < upper) {
-            v = gradient ? run_gradient(r, t) : run_tensor(r, b, t);
-            here = v.data + (x.first + lower - at - v.first) * size;
-            if (how == PACK)
-                run_copy(r, packed + (lower - from) * size, here, (upper - lower) * size);
-            else if (how == UNPACK)
-                run_copy(r, here, packed + (lower - from) * size, (upper - lower) * size);
-            else
-                add_to(r, s->o->coll.wire.dtype, here, packed + (lower - from) * size,
-                       upper - lower);
-        }
-        at += x.room;
-    }
-}
-
 static struct run_buffer *from_buffer(struct exec_run *r, const struct op *o,
                                       const struct instance *i)
 {
@@ -191,7 +89,7 @@ static double mean_of(const struct exec_run *r, uint64_t n)
 static void all_gather(struct exec_run *r, const struct op *o, const struct instance *i)
 {
     const struct coll_group *g = run_group(r, o);
-    const struct scope s = scope_of(r, o, i);
+    const struct pack_scope s = pack_scope(r, o, i);
     const struct run_buffer *from = from_buffer(r, o, i), *to = to_buffer(r, o, i);
     size_t size = dtype_bytes(o->coll.wire.dtype, 1);
     uint64_t all = op_coll_elements(r->p, o, i), piece = piece_of(&o->coll, all), done = 0;
@@ -219,8 +117,8 @@ static void all_gather(struct exec_run *r, const struct op *o, const struct inst
 static void reduce_scatter(struct exec_run *r, const struct op *o, const struct instance *i)
 {
     const struct coll_group *g = run_group(r, o);
-    const struct scope s = scope_of(r, o, i);
-    uint64_t room = list_room(r, &s, o->coll.moved.to, r->t->rank);
+    const struct pack_scope s = pack_scope(r, o, i);
+    uint64_t room = pack_room(r, &s, o->coll.moved.to, r->t->rank);
     struct coll_call c = {.kind = COLL_REDUCE_SCATTER,
                           .dtype = o->coll.wire.dtype,
                           .chunk_bytes = dtype_bytes(o->coll.wire.dtype, room),
@@ -240,11 +138,11 @@ static void reduce_scatter(struct exec_run *r, const struct op *o, const struct 
 static void all_reduce(struct exec_run *r, const struct op *o, const struct instance *i)
 {
     const struct coll_group *g = run_group(r, o);
-    const struct scope s = scope_of(r, o, i);
+    const struct pack_scope s = pack_scope(r, o, i);
     enum component part = o->coll.moved.from;
     uint64_t first = o->coll.moved.first ? o->coll.moved.first[i->unit] : 0,
              all = o->coll.moved.first ? op_coll_elements(r->p, o, i)
-                                       : list_room(r, &s, part, r->t->rank),
+                                       : pack_room(r, &s, part, r->t->rank),
              piece = piece_of(&o->coll, all);
 
     for (uint64_t at = first; at < first + all; at += piece) {
@@ -291,66 +189,17 @@ static char *segments_from(struct exec_run *r, const struct op *o, const struct 
 static void own_parts(struct exec_run *r, const struct op *o, const struct instance *i,
                       const struct run_buffer *from, const struct run_buffer *to, bool adds)
 {
-    const struct scope s = scope_of(r, o, i);
+    const struct pack_scope s = pack_scope(r, o, i);
 
     for (uint32_t t = s.first; t < s.first + s.n; t++) {
         struct run_view x = run_part(r, from, t), y = run_part(r, to, t);
 
-        if (!travels(r, &s, t) || !x.elements)
+        if (!pack_travels(r, &s, t) || !x.elements)
             continue;
         if (adds)
-            add_to(r, o->coll.wire.dtype, y.data, x.data, x.elements);
+            pack_add(r, o->coll.wire.dtype, y.data, x.data, x.elements);
         else
             run_copy(r, y.data, x.data, dtype_bytes(o->coll.wire.dtype, x.elements));
-    }
-}
-
-/* Planted faults, so that tests see the check find them. */
-static void plant(struct exec_run *r, const struct instance *i, const struct coll_call *c)
-{
-    const struct model *m = r->p->model;
-    size_t size = dtype_bytes(c->dtype, 1), bytes = m->units[i->unit].numel * size;
-    const struct wire_segment *s = c->segments;
-
-    if (i->unit != (m->n_units > 1))
-        return;
-    if (run_has(r, RUN_SHIFT) && c->n_segments) {
-        char *aside = run_scratch(r, SCRATCH_PACK, s->bytes);
-
-        run_copy(r, aside, (char *)c->data + s->offset, s->bytes);
-        run_copy(r, (char *)c->data + s->offset + size, aside, s->bytes - size);
-    }
-    if (!run_has(r, RUN_STALE))
-        return;
-    if (r->stale) {
-        run_copy(r, c->data, r->stale, bytes);
-        return;
-    }
-    r->stale = backend_alloc(r->b, r->stream, bytes);
-    r->stale_bytes = bytes;
-    run_copy(r, r->stale, c->data, bytes);
-}
-
-void run_witness(struct exec_run *r, const struct instance *i)
-{
-    const struct exec_run *y = r->witness;
-    const struct unit *u = &r->p->model->units[i->unit];
-
-    if (!y || r->p->buffers[r->p->known.weights].holds != HOLDS_UNIT)
-        return;
-    for (uint32_t t = u->first; t < u->first + u->n; t++) {
-        struct run_view got = run_tensor(r, run_find(r, r->p->known.weights, i->unit, i->micro), t),
-                        want = run_tensor(
-                            y, run_find((struct exec_run *)(uintptr_t)y, y->p->known.params, 0, 0),
-                            t);
-        size_t n = dtype_bytes(got.dtype, got.elements);
-        char *x = mem_alloc(1, n), *z = mem_alloc(1, n);
-
-        r->b->lib->download(r->b, r->stream, x, got.data, n);
-        r->b->lib->download(r->b, r->stream, z, want.data, n);
-        r->came_wrong[t] |= memcmp(x, z, n) != 0;
-        mem_free(x);
-        mem_free(z);
     }
 }
 
@@ -364,7 +213,7 @@ static void gather_segments(struct exec_run *r, const struct op *o, const struct
     if (from != to)
         own_parts(r, o, i, from, to, false);
     run_segments(r, o, &c);
-    plant(r, i, &c);
+    plant_gather(r, i, &c);
     mem_free(s);
 }
 

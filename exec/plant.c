@@ -141,3 +141,30 @@ int plant_happen(const struct plant *p, const struct exec_run *r, enum phase pha
         return 0;
     }
 }
+
+/* ---- in a run ---- */
+
+void plant_gather(struct exec_run *r, const struct instance *i, const struct coll_call *c)
+{
+    const struct model *m = r->p->model;
+    size_t size = dtype_bytes(c->dtype, 1), bytes = m->units[i->unit].numel * size;
+    const struct wire_segment *s = c->segments;
+
+    if (i->unit != (m->n_units > 1))
+        return;
+    if (run_has(r, RUN_SHIFT) && c->n_segments) {
+        char *aside = run_scratch(r, SCRATCH_PACK, s->bytes);
+
+        run_copy(r, aside, (char *)c->data + s->offset, s->bytes);
+        run_copy(r, (char *)c->data + s->offset + size, aside, s->bytes - size);
+    }
+    if (!run_has(r, RUN_STALE))
+        return;
+    if (r->stale) {
+        run_copy(r, c->data, r->stale, bytes);
+        return;
+    }
+    r->stale = backend_alloc(r->b, r->stream, bytes);
+    r->stale_bytes = bytes;
+    run_copy(r, r->stale, c->data, bytes);
+}

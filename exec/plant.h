@@ -38,4 +38,7 @@ enum run_fault plant_fault(const struct plant *p);
 /* Before an operation of that phase. */
 int plant_happen(const struct plant *p, const struct exec_run *r, enum phase phase, struct err *e);
 
+/* After a gather of segments: RUN_SHIFT and RUN_STALE, where this rank has them. */
+void plant_gather(struct exec_run *r, const struct instance *i, const struct coll_call *c);
+
 #endif

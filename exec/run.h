@@ -198,7 +198,7 @@ char *run_matrix(struct exec_run *r, const struct op *o, const struct instance *
 bool run_has(const struct exec_run *r, enum run_fault fault);
 /* The loss of a model without a head, at the end of forward. */
 void run_output(struct exec_run *r, const struct instance *i);
-/* Marks what the unit's gathers brought wrong (move.c). */
+/* Marks what the unit's gathers brought wrong (compare.c). */
 void run_witness(struct exec_run *r, const struct instance *i);
 int run_compute(struct exec_run *r, const struct op *o, const struct instance *i); /* compute.c */
 int run_collective(struct exec_run *r, const struct op *o, const struct instance *i); /* move.c */

@@ -46,7 +46,7 @@ planted model/plan/job.h 'X(ALGO_TREE, tree)' '    X(ALGO_PLANTED, planted) \' p
 planted model/plan/job.h 'X(FRAMEWORK_MEGATRON, "megatron")' '    X(FRAMEWORK_PLANTED, "planted") \' FRAMEWORK_PLANTED \
     model/plan/frameworks.c sim/framework.c
 planted model/plan/plan.h 'X(STRATEGY_GATHER, "gather")' '    X(STRATEGY_PLANTED, "planted") \' STRATEGY_PLANTED \
-    layouts/layout.c layouts/loads.c
+    layouts/names.c layouts/loads.c
 
 # Who names an optimizer: the list and the rows, exec's table of functions, and data (what was measured, and with what).
 grep -nE 'OPTIMIZER_(MUON|NORMUON|SHAMPOO|SOAP|ADAMW|LION)' model/*/*.[ch] layouts/*.[ch] planner/*.[ch] sim/*.[ch] exec/*.[ch] \
