@@ -208,7 +208,14 @@ double call_bus_factor(enum coll_kind kind, uint32_t n)
     case COLL_REDUCE_SCATTER:
     case COLL_ALL_TO_ALL:
         return share;
-    default:
-        return 1;
+    case COLL_BROADCAST:
+    case COLL_REDUCE:
+    case COLL_SEGMENT_GATHER:
+    case COLL_SEGMENT_REDUCE:
+    case COLL_SEND:
+    case COLL_RECV:
+    case COLL_N:
+        break;
     }
+    return 1;
 }

@@ -84,7 +84,7 @@ static double tail(const struct cluster *c, const struct nccl_call *call, enum c
 {
     const struct coll_constants *k = &c->coll;
     double part_s = call->bytes / call->n / (node_Bps(c, call) * rate_share(c, call, p));
-    double s;
+    double s = 0;
 
     switch (call->kind) {
     case COLL_ALL_REDUCE:
@@ -96,7 +96,14 @@ static double tail(const struct cluster *c, const struct nccl_call *call, enum c
     case COLL_REDUCE_SCATTER:
         s = k->tail[TAIL_REDUCE_SCATTER];
         break;
-    default:
+    case COLL_BROADCAST:
+    case COLL_REDUCE:
+    case COLL_ALL_TO_ALL:
+    case COLL_SEGMENT_GATHER:
+    case COLL_SEGMENT_REDUCE:
+    case COLL_SEND:
+    case COLL_RECV:
+    case COLL_N:
         return 0;
     }
     if (p != PROTOCOL_SIMPLE)
@@ -316,7 +323,7 @@ static bool believes_in_simple(const struct coll_constants *k, const struct nccl
 static double compared_by(const struct coll_constants *k, const struct nccl_call *call,
                           const struct nccl_time *t)
 {
-    double ring = call->n / (2 * (call->n - 1)), N = call->nodes, reached;
+    double ring = call->n / (2 * (call->n - 1)), N = call->nodes, reached = 0;
 
     switch (t->algo) {
     case NCCL_RING:
@@ -328,8 +335,11 @@ static double compared_by(const struct coll_constants *k, const struct nccl_call
     case NCCL_NVLS_TREE:
         reached = 0.7 * N / (2 * (N - 1));
         break;
-    default:
-        reached = 0;
+    case NCCL_NVLS:
+    case NCCL_COLLNET:
+    case NCCL_P2P:
+    case NCCL_ALGO_N:
+        break;
     }
     if (N < 3 || call->kind != COLL_ALL_REDUCE || reached <= 0)
         return t->latency_s + t->transfer_s;

@@ -161,8 +161,18 @@ static void one_group(struct walk *w, const struct op *o, const struct instance 
             emit(w, 1, 1);
         }
         break;
-    default:
+    case COLL_SEGMENT_GATHER:
+    case COLL_SEGMENT_REDUCE:
         segments(w, &o->coll, i->unit, algo);
+        break;
+    case COLL_ALL_REDUCE: /* these pass from neighbour to neighbour */
+    case COLL_ALL_GATHER:
+    case COLL_REDUCE_SCATTER:
+    case COLL_BROADCAST:
+    case COLL_REDUCE:
+    case COLL_RECV:
+    case COLL_N:
+        BUG_ON(true);
     }
 }
 
