@@ -1,7 +1,8 @@
 /* The program's collectives: what is packed from where, moved by exec/collective.h, and put where.
  *
- * A collective says from which cut of which tensors to which cut it leads, and in which buffers (struct moved). An even one
- * moves a list of parts for each rank (exec/pack.h), an owners' one its segments.
+ * A collective says from which cut of which tensors to which cut it leads, and in which buffers
+ * (struct moved). An even one moves a list of parts for each rank (exec/pack.h), an owners' one its
+ * segments.
  */
 #include "exec/pack.h"
 #include "exec/plant.h"
@@ -9,7 +10,6 @@
 #include "core/num.h"
 #include "model/plan/optimizers.h"
 #include "model/plan/segment_algo.h"
-
 
 const struct coll_group *run_group(const struct exec_run *r, const struct op *o)
 {
@@ -22,8 +22,8 @@ void run_call(struct exec_run *r, const struct op *o, struct coll_call *c)
     r->b->lib->collective(r->b, r->stream, run_group(r, o), c);
 }
 
-/* Segments in one call; or, as the framework broadcasts them, each in a call of its own. What is padded to equal parts is
- * one call in any case. */
+/* Segments in one call; or, as the framework broadcasts them, each in a call of its own. What is
+ * padded to equal parts is one call in any case. */
 static void run_segments(struct exec_run *r, const struct op *o, const struct coll_call *all)
 {
     struct coll_call c = *all;
@@ -37,7 +37,8 @@ static void run_segments(struct exec_run *r, const struct op *o, const struct co
     }
 }
 
-/* An all-gather of n parts; or, as the framework broadcasts them, each part along the ring from its rank. */
+/* An all-gather of n parts; or, as the framework broadcasts them, each part along the ring from its
+ * rank. */
 static void run_parts(struct exec_run *r, const struct op *o, struct coll_call *c)
 {
     uint32_t n = run_group(r, o)->n;
@@ -185,7 +186,8 @@ static char *segments_from(struct exec_run *r, const struct op *o, const struct 
     return run_tensor(r, b, r->p->model->units[i->unit].first).data;
 }
 
-/* The rank's own parts of the unit between two buffers, of which one may have more of each tensor. */
+/* The rank's own parts of the unit between two buffers, of which one may have more of each tensor.
+ */
 static void own_parts(struct exec_run *r, const struct op *o, const struct instance *i,
                       const struct run_buffer *from, const struct run_buffer *to, bool adds)
 {
@@ -234,8 +236,8 @@ static void reduce_segments(struct exec_run *r, const struct op *o, const struct
 
 /* ---- in the optimizer ---- */
 
-/* A batch: this rank's rows of its k-th matrix to place k, which has them all then; or the rows of what it made of them back. Places
- * beyond the batch get and give nothing that counts. */
+/* A batch: this rank's rows of its k-th matrix to place k, which has them all then; or the rows of
+ * what it made of them back. Places beyond the batch get and give nothing that counts. */
 static void exchange_batch(struct exec_run *r, const struct op *o, const struct instance *i)
 {
     const struct work_item *x = &r->p->work_tables[r->p->loops[o->loop].work].items[i->item];
@@ -263,9 +265,9 @@ static void exchange_batch(struct exec_run *r, const struct op *o, const struct 
                  c.chunk_bytes);
 }
 
-/* The matrices that slice boundaries cut, among their holders. The table counts offsets from each matrix's start; the
- * rank's copies (Muon's momentum; gradients where a rank has its slice's alone) stand one after another, whole gradients
- * where they are among all. */
+/* The matrices that slice boundaries cut, among their holders. The table counts offsets from each
+ * matrix's start; the rank's copies (Muon's momentum; gradients where a rank has its slice's alone)
+ * stand one after another, whole gradients where they are among all. */
 static void gather_cut(struct exec_run *r, const struct op *o, const struct instance *i)
 {
     const struct run_buffer *among =

@@ -1,7 +1,8 @@
-/* exec/plant.h - faults on purpose, for tests. At the first operation of a phase one rank dies, runs out of memory, makes
- * MPI fail or gets stuck: the job has to end. Or it goes on with wrong numbers, which the check has to find: it forgets
- * its updates or its states, spoils what the gathers of owner segments brought it for unit 1 (of the only one), or makes its
- * part of the mean of gradients too large. */
+/* exec/plant.h - faults on purpose, for tests. At the first operation of a phase one rank dies,
+ * runs out of memory, makes MPI fail or gets stuck: the job has to end. Or it goes on with wrong
+ * numbers, which the check has to find: it forgets its updates or its states, spoils what the
+ * gathers of owner segments brought it for unit 1 (of the only one), or makes its part of the mean
+ * of gradients too large. */
 #ifndef BALLAST_EXEC_PLANT_H
 #define BALLAST_EXEC_PLANT_H
 
@@ -29,9 +30,11 @@ struct plant {
     enum phase phase;
 };
 
-/* "KIND[:RANK[:PHASE]]"; rank 0 and forward (skip: optimizer) when they are not given. What spoils numbers has no phase, but for skip. */
+/* "KIND[:RANK[:PHASE]]"; rank 0 and forward (skip: optimizer) when they are not given. What spoils
+ * numbers has no phase, but for skip. */
 int plant_parse(const char *text, struct plant *p, struct err *e);
-/* Refuses a rank, a phase or gathers of owner segments that the program does not have, and fewer steps than show it. */
+/* Refuses a rank, a phase or gathers of owner segments that the program does not have, and fewer
+ * steps than show it. */
 int plant_fits(const struct plant *p, const struct program *program, uint64_t steps, struct err *e);
 /* Of run_options: RUN_RIGHT when the plant is no fault of numbers. */
 enum run_fault plant_fault(const struct plant *p);

@@ -52,7 +52,8 @@ static void add_every(struct resident *x)
     x->params += dtype_bytes(x->l->j->param_dtype, param_rows * x->t->cols);
 }
 
-/* What a rank in the middle has is taken for all: most flat slices hold matrices alone, most ranks of few owners nothing. */
+/* What a rank in the middle has is taken for all: most flat slices hold matrices alone, most ranks
+ * of few owners nothing. */
 static struct rank_table resident_table(struct lower *l, uint64_t every, const uint64_t *owned)
 {
     struct rank_value *v = ARENA_NEW(l->a, struct rank_value, l->n);
@@ -213,8 +214,8 @@ static void carried_buffers(struct lower *l)
             l->carried[c].value = program_add_buffer(&l->b, &b);
             b.name = arena_printf(l->a, "grad.%s", carried_name(c));
             l->carried[c].grad = program_add_buffer(&l->b, &b);
-            if (l->carried[c].first ==
-                PROGRAM_NONE) /* until somebody does: layers of which only shapes are known do not */
+            if (l->carried[c].first == PROGRAM_NONE) /* until somebody does: layers of which only
+                                                        shapes are known do not */
                 l->carried[c].first = l->carried[c].last = u;
         }
     }

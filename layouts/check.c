@@ -135,7 +135,8 @@ static uint64_t flops_floor(const struct plan *plan)
     return num_max(most, num_ceil_div(sum, placement_parts(plan, STATE)));
 }
 
-/* Bound, gap, optimal and over_capacity follow from the loads. Layouts without owners leave nothing to solve. */
+/* Bound, gap, optimal and over_capacity follow from the loads. Layouts without owners leave nothing
+ * to solve. */
 static int check_solution(const struct plan *plan, struct err *e)
 {
     const struct device *d = &plan->cluster.device;

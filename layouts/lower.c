@@ -1,14 +1,16 @@
 /* From a plan to its step program: which redistributions a layout needs, and when each happens.
  *
- * P, G and S are the parts that parameters, gradients and states are cut into, P <= G <= S, and R the replicas.
+ * P, G and S are the parts that parameters, gradients and states are cut into, P <= G <= S, and R
+ * the replicas.
  *
- *     P > 1    units are gathered for forward, and for backward again unless they stay (--reshard never)
- *     G > 1    gradients are reduced to their parts in every micro-batch (with --grad-sync last: in the last)
- *     S > G    in the last micro-batch they are reduced to the parts of the states
- *     R > 1    ... and those are summed over the replicas
- *     S > P    updated parameters are gathered after the step (with --overlap-refresh beside the next forward)
+ *     P > 1    units are gathered for forward, and for backward again unless they stay (--reshard
+ * never) G > 1    gradients are reduced to their parts in every micro-batch (with --grad-sync last:
+ * in the last) S > G    in the last micro-batch they are reduced to the parts of the states R > 1
+ * ... and those are summed over the replicas S > P    updated parameters are gathered after the
+ * step (with --overlap-refresh beside the next forward)
  *
- * zero1 with shard groups is the exception: as in ddp, each bucket is all-reduced over all ranks at once.
+ * zero1 with shard groups is the exception: as in ddp, each bucket is all-reduced over all ranks at
+ * once.
  */
 #include "layouts/redistribute.h"
 #include "layouts/step.h"
@@ -19,8 +21,8 @@
 
 #include <string.h>
 
-/* PyTorch's no_sync: of several micro-batches the first ones leave their gradients whole where they are. One is reduced as
- * ever. */
+/* PyTorch's no_sync: of several micro-batches the first ones leave their gradients whole where they
+ * are. One is reduced as ever. */
 static bool syncs_last(const struct plan *plan)
 {
     return plan->job.sync_last && plan->job.grad_accum > 1;
@@ -104,8 +106,8 @@ static bool broadcasts(const struct lower *l)
     return l->layout->buckets && framework_row(l->j->framework)->broadcasts;
 }
 
-/* The flat slices of all parameters at once; with --overlap-refresh unit by unit, each cut into even parts (as Megatron's
- * buckets are). */
+/* The flat slices of all parameters at once; with --overlap-refresh unit by unit, each cut into
+ * even parts (as Megatron's buckets are). */
 static void refresh_slices(struct lower *l, uint32_t group)
 {
     uint64_t *units = ARENA_NEW(l->a, uint64_t, l->m->n_units);
@@ -143,8 +145,8 @@ static void refresh(struct lower *l)
         refresh_slices(l, x.group);
         return;
     }
-    if (broadcasts(
-            l)) { /* of whole tensors, along rings as NCCL's are unless the job says how segments travel */
+    if (broadcasts(l)) { /* of whole tensors, along rings as NCCL's are unless the job says how
+                            segments travel */
         t = part_owner_tensors(l->plan, l->a);
         t.group = l->shard;
         x.table = program_add_segments(&l->b, &t);

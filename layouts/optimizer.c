@@ -1,14 +1,14 @@
-/* The step of the matrix optimizer: what each strategy gathers, holds, works and gives back. Who works what is
- * optimizer_work.c's, what is no matrix optimizer_tail.c's. */
+/* The step of the matrix optimizer: what each strategy gathers, holds, works and gives back. Who
+ * works what is optimizer_work.c's, what is no matrix optimizer_tail.c's. */
 #include "layouts/optimizer_inner.h"
 
 #include "core/num.h"
 
 #include <string.h>
 
-/* DTensor dispatches a Newton-Schulz step through Python, redistributing operands: about 1.6 ms of host time a matrix on
- * A100 hosts that launch a kernel in 6 us (MatrixFSDP's stock rows, arXiv 2607.05895): as many launches as take that
- * long. */
+/* DTensor dispatches a Newton-Schulz step through Python, redistributing operands: about 1.6 ms of
+ * host time a matrix on A100 hosts that launch a kernel in 6 us (MatrixFSDP's stock rows, arXiv
+ * 2607.05895): as many launches as take that long. */
 enum { STOCK_HOST_LAUNCHES = 260 };
 
 /* ---- emitting ---- */
@@ -77,8 +77,8 @@ static uint64_t padded_square(const struct lower *l, const struct work_item *w)
     return num_ceil_div(w->m, l->shards) * w->m * l->shards;
 }
 
-/* Among the ranks that share the states, `repeat` times in a row: so many elements of every item, or `elements` outside
- * loops over items. */
+/* Among the ranks that share the states, `repeat` times in a row: so many elements of every item,
+ * or `elements` outside loops over items. */
 static uint32_t shard_op(struct lower *l, const char *name, enum coll_kind kind, enum stream stream,
                          enum dtype wire, uint32_t repeat, const uint64_t *items, uint64_t elements)
 {
@@ -101,7 +101,8 @@ static uint32_t shard_op(struct lower *l, const char *name, enum coll_kind kind,
     return program_add_op(&l->b, &o);
 }
 
-/* Between which buffers an operation moves: what products start from, of the gradients where there is no momentum. */
+/* Between which buffers an operation moves: what products start from, of the gradients where there
+ * is no momentum. */
 static void moves(struct lower *l, uint32_t op, uint32_t from, uint32_t to)
 {
     l->p->ops[op].coll.moved.from_buffer = from;
@@ -153,8 +154,8 @@ static uint32_t products_op(struct lower *l, const struct matrix_step *s, const 
 
 /* ---- loops over matrices ---- */
 
-/* What one loop does. `held`: the buffer in which an earlier loop left what the products start from, or PROGRAM_NONE: the
- * loop makes it, in its workspace. */
+/* What one loop does. `held`: the buffer in which an earlier loop left what the products start
+ * from, or PROGRAM_NONE: the loop makes it, in its workspace. */
 struct matrix_loop {
     uint32_t work, held;
     const char *suffix; /* of the operations' names */
@@ -314,7 +315,8 @@ static void update_loop(struct lower *l, const struct matrix_loop *x)
     program_close_loop(&l->b);
 }
 
-/* One whole copy of every matrix, as it travels: momentum arrives in it, and the products of each leave their update there. */
+/* One whole copy of every matrix, as it travels: momentum arrives in it, and the products of each
+ * leave their update there. */
 static uint32_t gather_once_buffer(struct lower *l, uint32_t work)
 {
     enum dtype d = optimizer_travel_dtype(l->j);
@@ -329,7 +331,8 @@ static uint32_t gather_once_buffer(struct lower *l, uint32_t work)
                                                       .work = work});
 }
 
-/* Momentum of all matrices (preconditioned optimizers start from the gradients themselves), one gather of all, then their products and updates. */
+/* Momentum of all matrices (preconditioned optimizers start from the gradients themselves), one
+ * gather of all, then their products and updates. */
 static void once_step(struct lower *l, const struct matrix_step *s)
 {
     struct matrix_loop x = {.work = optimizer_matrix_work(l, WORK_ALL, ITEMS_ALL, false),
@@ -363,8 +366,8 @@ static void once_step(struct lower *l, const struct matrix_step *s)
 
 /* ---- matrices of one shape, one a rank at a time ---- */
 
-/* Batches of at most `shards` matrices with equal rows and columns, in the order of their first; the k-th is worked by place k. What
- * travels is padded to a whole batch. */
+/* Batches of at most `shards` matrices with equal rows and columns, in the order of their first;
+ * the k-th is worked by place k. What travels is padded to a whole batch. */
 static uint32_t batch_work(struct lower *l)
 {
     struct work_item *items = ARENA_NEW(l->a, struct work_item, l->m->matrix_tensors);
@@ -402,8 +405,9 @@ static uint64_t arrived_workspace_bytes(const struct lower *l, const struct work
            dtype_bytes(DTYPE_BF16, 2 * w->m * w->m);
 }
 
-/* Every batch: a rank's rows of its matrices go to whoever works each, and come back as rows of the updates. A batch comes while the one
- * before is worked: it waits for a mark that stands before the products, and so for the mark of the batch before. */
+/* Every batch: a rank's rows of its matrices go to whoever works each, and come back as rows of the
+ * updates. A batch comes while the one before is worked: it waits for a mark that stands before the
+ * products, and so for the mark of the batch before. */
 static void batch_loop(struct lower *l, const struct matrix_step *s, uint32_t held, uint32_t after,
                        uint32_t *out)
 {
@@ -489,8 +493,8 @@ static uint64_t cut_held_bytes(const struct lower *l, const struct work_table *w
     return dtype_bytes(optimizer_travel_dtype(l->j), most);
 }
 
-/* The parts of matrices that boundaries cut, to all their holders: of momentum, or of gradients. Where these are cut too
- * they come into `buffer` from the reduced ones. */
+/* The parts of matrices that boundaries cut, to all their holders: of momentum, or of gradients.
+ * Where these are cut too they come into `buffer` from the reduced ones. */
 static uint32_t cut_gather(struct lower *l, const struct matrix_step *s, uint32_t buffer,
                            const uint32_t *waits, uint32_t n)
 {
@@ -514,8 +518,9 @@ static uint32_t cut_gather(struct lower *l, const struct matrix_step *s, uint32_
     return id;
 }
 
-/* Flat slices: the momentum (or gradients) of matrices that boundaries cut, their gather among the holders, meanwhile the matrices that
- * lie in one slice, then the products of the cut ones, by all holders of each. */
+/* Flat slices: the momentum (or gradients) of matrices that boundaries cut, their gather among the
+ * holders, meanwhile the matrices that lie in one slice, then the products of the cut ones, by all
+ * holders of each. */
 static void slice_step(struct lower *l, const struct matrix_step *s)
 {
     struct matrix_loop x = {.work = optimizer_matrix_work(l, WORK_BY_SLICE, ITEMS_CUT, false),

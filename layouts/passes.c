@@ -1,9 +1,11 @@
-/* The kernels of a pass over a unit: what each reads and writes, and which values and gradients live how long. */
+/* The kernels of a pass over a unit: what each reads and writes, and which values and gradients
+ * live how long. */
 #include "layouts/emit.h"
 
 #include <string.h>
 
-/* The unit's input is its own; what leaves it is the next unit's input; what is carried has buffers of its own. */
+/* The unit's input is its own; what leaves it is the next unit's input; what is carried has buffers
+ * of its own. */
 static void value_operand(struct lower *l, struct emit *x, uint32_t class_id,
                           const struct class_lives *k, uint32_t v, bool grad, enum access access)
 {
@@ -119,8 +121,8 @@ static void entry_lives(struct lower *l, struct emit *x, uint32_t class_id,
     }
 }
 
-/* Bytes of the gradients that a kernel of backward makes: autograd makes each tensor's when it comes to it. A tied head's
- * are the embedding's, which are there from the head's backward on. */
+/* Bytes of the gradients that a kernel of backward makes: autograd makes each tensor's when it
+ * comes to it. A tied head's are the embedding's, which are there from the head's backward on. */
 static uint64_t made_grad_bytes(const struct lower *l, const struct unit *u,
                                 const struct graph_op *o, int part)
 {
@@ -136,8 +138,8 @@ static uint64_t made_grad_bytes(const struct lower *l, const struct unit *u,
     return dtype_bytes(l->j->grad_dtype, sum);
 }
 
-/* Reserves what entry i makes of the unit's gradients; the first entry of a pass also what no kernel makes. The
- * gradients of a table that other units share are there already. */
+/* Reserves what entry i makes of the unit's gradients; the first entry of a pass also what no
+ * kernel makes. The gradients of a table that other units share are there already. */
 static void entry_grads(struct lower *l, struct emit *x, uint32_t class_id, const struct pass *p,
                         const struct unit_graph *g, uint32_t i)
 {
@@ -157,8 +159,9 @@ static void entry_grads(struct lower *l, struct emit *x, uint32_t class_id, cons
     x->lives[x->op.n_lives - 1].bytes = bytes < all ? bytes : 0;
 }
 
-/* PyTorch's eager loss holds, in backward, the fp32 log-softmax, the gradient of it that the negative log-likelihood makes,
- * and the one of the fp32 logits: two fp32 copies more than a fused loss, which makes the gradient in the logits' type. */
+/* PyTorch's eager loss holds, in backward, the fp32 log-softmax, the gradient of it that the
+ * negative log-likelihood makes, and the one of the fp32 logits: two fp32 copies more than a fused
+ * loss, which makes the gradient in the logits' type. */
 static void eager_loss(struct lower *l, struct emit *x)
 {
     const struct kernel_call *c = &x->op.call;
@@ -178,8 +181,8 @@ static void eager_loss(struct lower *l, struct emit *x)
     emit_life(x, l->eager, 0, true);
 }
 
-/* Unfused attention holds, while it runs, two copies of the scores beside what it keeps: what softmax reads and makes, and in backward the
- * gradients of both. */
+/* Unfused attention holds, while it runs, two copies of the scores beside what it keeps: what
+ * softmax reads and makes, and in backward the gradients of both. */
 static void eager_scores(struct lower *l, struct emit *x, const struct graph_op *o)
 {
     uint64_t bytes =

@@ -8,7 +8,8 @@ struct exchange redistribute_nothing(void)
         .group = PROGRAM_NONE, .table = PROGRAM_NONE, .from = WHOLE, .to = WHOLE};
 }
 
-/* Whole gradients, bucket by bucket: the elements of a bucket stand at the unit that completes it. */
+/* Whole gradients, bucket by bucket: the elements of a bucket stand at the unit that completes it.
+ */
 static void add_buckets(struct lower *l, struct exchange *x, const struct bucket *buckets)
 {
     uint64_t *elements = ARENA_NEW(l->a, uint64_t, l->m->n_units),

@@ -1,9 +1,10 @@
-/* The layouts, one row each: what is cut, how, and when gradients are reduced. What a row makes the step do is read off it
- * in layouts/lower.c; docs/LAYOUTS.md describes each at length.
+/* The layouts, one row each: what is cut, how, and when gradients are reduced. What a row makes the
+ * step do is read off it in layouts/lower.c; docs/LAYOUTS.md describes each at length.
  *
- * Every tensor of PLACE_CHUNK is cut by rows into padded parts; with PLACE_FLAT a rank has an equal slice of the
- * concatenation of all tensors, whatever boundaries it cuts. With +owner each matrix is whole on one rank, a unit's vectors
- * on another, and the embedding and the head are cut by rows.
+ * Every tensor of PLACE_CHUNK is cut by rows into padded parts; with PLACE_FLAT a rank has an equal
+ * slice of the concatenation of all tensors, whatever boundaries it cuts. With +owner each matrix
+ * is whole on one rank, a unit's vectors on another, and the embedding and the head are cut by
+ * rows.
  */
 #include "layouts/layout.h"
 
@@ -21,8 +22,8 @@ static const struct layout rows[] = {
      .allowed = 1u << STRATEGY_REPLICATED,
      .rule = PLACE_REPLICATED,
      .buckets = true},
-    /* +gather: slices of states; matrices that boundaries cut (at most W-1) are gathered by their holders. +owner: Megatron
-     * layer-wise, Canzona DP. */
+    /* +gather: slices of states; matrices that boundaries cut (at most W-1) are gathered by their
+     * holders. +owner: Megatron layer-wise, Canzona DP. */
     {.name = "zero1",
      .line = "parameters and gradients on every rank, states cut; updated parameters gathered",
      .strategy = STRATEGY_GATHER,
@@ -43,22 +44,24 @@ static const struct layout rows[] = {
     {.name = "zero3",
      .line = "parameters, gradients and states cut; units gathered in forward and backward (FSDP2)",
      CUTS_ALL},
-    /* The sum over the replicas has a stream of its own, as FSDP2 has: it runs beside the next units' backward and
-     * reductions. FSDP2 does so where its caller sets requires_all_reduce for the last micro-batch only. */
+    /* The sum over the replicas has a stream of its own, as FSDP2 has: it runs beside the next
+     * units' backward and reductions. FSDP2 does so where its caller sets requires_all_reduce for
+     * the last micro-batch only. */
     {.name = "hsdp",
      .line = "zero3 inside groups (--shard-group), copies between them; shards all-reduced (FSDP2)",
      CUTS_ALL,
      .groups = GROUPS_NODE,
      .level_stream = STREAM_ALL_REDUCE},
-    /* The sum follows its reduce-scatter on that stream (DeepSpeed's MiCS_Optimizer, at the accumulation boundary). The
-     * paper's hierarchical gathers (arXiv 2205.00119, 3.3) are not modelled: groups over several nodes gather on rings. */
+    /* The sum follows its reduce-scatter on that stream (DeepSpeed's MiCS_Optimizer, at the
+     * accumulation boundary). The paper's hierarchical gathers (arXiv 2205.00119, 3.3) are not
+     * modelled: groups over several nodes gather on rings. */
     {.name = "mics",
      .line = "hsdp with the all-reduce behind the reduce-scatter, on one stream (DeepSpeed)",
      CUTS_ALL,
      .groups = GROUPS_NODE,
      .level_stream = STREAM_REDUCE},
-    /* AMSP's independent factors (arXiv 2311.00257), Megatron's HFSDP: reduced over the parts of the gradients in every
-     * micro-batch, over the rest of the states' in the last. */
+    /* AMSP's independent factors (arXiv 2311.00257), Megatron's HFSDP: reduced over the parts of
+     * the gradients in every micro-batch, over the rest of the states' in the last. */
     {.name = "mesh",
      .line = "parameters, gradients and states cut by nested factors of their own (--mesh; AMSP)",
      .strategy = STRATEGY_GATHER,

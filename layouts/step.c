@@ -85,7 +85,8 @@ static bool cuts_params(const struct lower *l)
     return l->move.gather.group != PROGRAM_NONE;
 }
 
-/* The collectives of a unit's gather, after a mark that waits and reserves. Ids into ids[]; returns how many. */
+/* The collectives of a unit's gather, after a mark that waits and reserves. Ids into ids[]; returns
+ * how many. */
 static uint32_t emit_gather(struct lower *l, enum phase phase, const bool *units, uint32_t ids[2])
 {
     struct op ops[2];
@@ -113,7 +114,8 @@ static uint32_t emit_gather(struct lower *l, enum phase phase, const bool *units
     return n;
 }
 
-/* Where reduced gradients of an exchange's operation are: among whole ones, or the rank's parts alone. */
+/* Where reduced gradients of an exchange's operation are: among whole ones, or the rank's parts
+ * alone. */
 static uint32_t reduced_buffer(const struct lower *l, const struct collective *k)
 {
     return l->move.full_grads ? l->grads : k->table != PROGRAM_NONE ? l->grad_owned : l->grad_shard;
@@ -145,8 +147,8 @@ static void emit_reduce(struct lower *l, uint32_t begin)
     }
 }
 
-/* What the last micro-batch left, reduced again in place, level after level: each waits for the operations of the one
- * before, of which one may move nothing. */
+/* What the last micro-batch left, reduced again in place, level after level: each waits for the
+ * operations of the one before, of which one may move nothing. */
 static void emit_levels(struct lower *l)
 {
     for (uint32_t k = 0; k < l->move.n_levels; k++) {
@@ -177,8 +179,8 @@ static void emit_levels(struct lower *l)
 
 /* ---- forward and backward ---- */
 
-/* Copies between a unit's tensors and the flat buffers of its collectives, where the framework has them: the bytes are
- * read and written once, on the compute stream. */
+/* Copies between a unit's tensors and the flat buffers of its collectives, where the framework has
+ * them: the bytes are read and written once, on the compute stream. */
 static void emit_copies(struct lower *l, enum phase phase, const char *what, const bool *units,
                         enum dtype d, enum when micro)
 {
@@ -300,8 +302,8 @@ static void reduce_whole_after(struct lower *l)
     program_close_loop(&l->b);
 }
 
-/* Of gradients that are cut: they must leave before long, so with reduce_after the next unit's backward waits until they have (as
- * DeepSpeed's without overlap_comm). */
+/* Of gradients that are cut: they must leave before long, so with reduce_after the next unit's
+ * backward waits until they have (as DeepSpeed's without overlap_comm). */
 static void reduce_cut(struct lower *l, uint32_t begin)
 {
     struct emit x;
@@ -327,7 +329,8 @@ static void reduce_cut(struct lower *l, uint32_t begin)
     last = emit_add(l, &x);
     /* FSDP2 keeps one reduction in flight: the next unit's end waits for it */
     program_op_wait(&l->b, l->backward_end, (struct wait){.op = l->reduce[0], .d_unit = +1});
-    /* ... and its last backward hook all of them: the next micro-batch starts with nothing in flight */
+    /* ... and its last backward hook all of them: the next micro-batch starts with nothing in
+     * flight */
     program_op_wait(&l->b, l->forward_begin, (struct wait){.op = l->reduce[0], .d_micro = -1});
     program_op_wait(&l->b, l->forward_begin, (struct wait){.op = last, .d_micro = -1});
     if (l->move.level_stream == STREAM_ALL_REDUCE)
@@ -369,7 +372,8 @@ static void backward_loop(struct lower *l, const struct class_lives *classes)
     }
     emit_copies(l, PHASE_BACKWARD, "copy_in", NULL, l->j->grad_dtype, l->move.reduce_when);
     if (l->m->classes[l->m->units[0].class_id].kind != UNIT_EMBED) {
-        /* without an embedding nobody takes the gradient of the first layer's input (it has no bytes) */
+        /* without an embedding nobody takes the gradient of the first layer's input (it has no
+         * bytes) */
         emit_init(&x, "backward.input", OP_MARK, PHASE_BACKWARD, STREAM_COMPUTE);
         x.op.guard.units = unit_mask(l, 0);
         emit_life(&x, l->input_grads, 0, true);

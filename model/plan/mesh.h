@@ -1,10 +1,12 @@
-/* model/plan/mesh.h - the ranks as a mesh: which ranks share one copy of parameters, gradients and optimizer states.
+/* model/plan/mesh.h - the ranks as a mesh: which ranks share one copy of parameters, gradients and
+ * optimizer states.
  *
- * A rank is a tuple of coordinates, one an axis. The data axes are nested, inner to outer: parameters
- * are cut over d0, gradients over d0 d1, states over d0 d1 d2, and d3 numbers the replicas. An axis
- * has a part inside a node and a part over nodes, because d1 may lie inside the nodes that d0 leaves
- * room in, and over nodes at the same time. A set of axes names a family of groups: the ranks that
- * differ in those coordinates alone (mesh_group() in model/program/program.h).
+ * A rank is a tuple of coordinates, one an axis. The data axes are nested, inner to outer:
+ * parameters are cut over d0, gradients over d0 d1, states over d0 d1 d2, and d3 numbers the
+ * replicas. An axis has a part inside a node and a part over nodes, because d1 may lie inside the
+ * nodes that d0 leaves room in, and over nodes at the same time. A set of axes names a family of
+ * groups: the ranks that differ in those coordinates alone (mesh_group() in
+ * model/program/program.h).
  *
  * Sharding factors as AMSP writes them (arXiv 2311.00257): (ranks in a node) x (nodes).
  */
@@ -29,8 +31,8 @@ static inline uint32_t factor_ranks(struct factor f)
     return f.in_node * f.nodes;
 }
 
-/* The coordinate of rank r is the mixed number of digits r / stride % size: the first digit inside a
- * node, the second over nodes; size 1 where the axis has no such part. */
+/* The coordinate of rank r is the mixed number of digits r / stride % size: the first digit inside
+ * a node, the second over nodes; size 1 where the axis has no such part. */
 struct mesh_axis {
     uint32_t size[2], stride[2];
 };
@@ -42,13 +44,13 @@ struct mesh {
 /* Groups of n neighbours on axis `of`, replicas on d3. n divides the world. */
 void mesh_neighbours(struct mesh *m, uint32_t world, enum axis of, uint32_t n);
 /* Parameters, gradients and states cut by `cut`, each factor within the next. ERR_INVALID names the
- * rule that is broken: a factor that the next or the machine is no multiple of, or ranks that do not
- * fill their nodes. */
+ * rule that is broken: a factor that the next or the machine is no multiple of, or ranks that do
+ * not fill their nodes. */
 int mesh_nested(struct mesh *m, uint32_t world, uint32_t gpus_per_node, const struct factor cut[3],
                 struct err *e);
 
-/* Reads "p=AxB,g=AxB,os=AxB", each once at most and in any order; `said` tells which are there, the others are left as
- * they are. ERR_INVALID. */
+/* Reads "p=AxB,g=AxB,os=AxB", each once at most and in any order; `said` tells which are there, the
+ * others are left as they are. ERR_INVALID. */
 int mesh_parse(const char *text, struct factor f[3], bool said[3], struct err *e);
 
 /* Ranks of a group over these axes. */

@@ -99,8 +99,8 @@ static void emit_run(const struct run_walk *w, uint32_t part, uint64_t n, uint64
     w->fn(w->ctx, &run);
 }
 
-/* The parts of [first, first + n), which has `room`, over the axes from `a` on; they are numbered from
- * `part` times their number on. */
+/* The parts of [first, first + n), which has `room`, over the axes from `a` on; they are numbered
+ * from `part` times their number on. */
 static void walk_runs(const struct run_walk *w, int a, uint32_t part, uint64_t first, uint64_t n,
                       uint64_t room)
 {

@@ -1,24 +1,29 @@
-/* model/program/program.h - the step program: what one optimizer step does, said once and read twice.
+/* model/program/program.h - the step program: what one optimizer step does, said once and read
+ * twice.
  *
- * layouts/ lowers a plan to a program; sim/ predicts it, exec/ runs it. A program is a set of *roles*: classes of ranks
- * that run one list of operations (one role for plain data parallelism; pipeline stage x tensor-parallel coordinate
- * later). What differs between ranks of a role lives in tables (segments, rank_table, work), never in copies of the
- * list. Repeated units and micro-batches are loops, so the program of an 80-layer model on 16,384 ranks is a few
- * hundred operations and some tables.
+ * layouts/ lowers a plan to a program; sim/ predicts it, exec/ runs it. A program is a set of
+ * *roles*: classes of ranks that run one list of operations (one role for plain data parallelism;
+ * pipeline stage x tensor-parallel coordinate later). What differs between ranks of a role lives in
+ * tables (segments, rank_table, work), never in copies of the list. Repeated units and
+ * micro-batches are loops, so the program of an 80-layer model on 16,384 ranks is a few hundred
+ * operations and some tables.
  *
- * Reading a role: walk its ops in order; an op that opens a loop (it is loop->first_op) starts its iterations; loops
- * nest. An *instance* is (op id, unit, micro-batch, item); indices of loops that the op is not in are 0. Instances of
- * one stream run in the order in which they are walked; across streams only waits order them.
+ * Reading a role: walk its ops in order; an op that opens a loop (it is loop->first_op) starts its
+ * iterations; loops nest. An *instance* is (op id, unit, micro-batch, item); indices of loops that
+ * the op is not in are 0. Instances of one stream run in the order in which they are walked; across
+ * streams only waits order them.
  *
- * Waits: instance (op, unit+d_unit, micro+d_micro) must have ended. Distances are in index space, whatever the direction of the
- * loop. An index out of range, or an instance that its guard or an empty table row removes, counts as ended. When the
- * awaited op sits in a loop that the waiter is not in, its last instance (in walking order) so far is meant.
+ * Waits: instance (op, unit+d_unit, micro+d_micro) must have ended. Distances are in index space,
+ * whatever the direction of the loop. An index out of range, or an instance that its guard or an
+ * empty table row removes, counts as ended. When the awaited op sits in a loop that the waiter is
+ * not in, its last instance (in walking order) so far is meant.
  *
- * Life of buffers: an op reserves buffers when it starts and releases others when it ends, in terms of (buffer, unit,
- * micro-batch) instances; a buffer's span says which of these tell its instances apart. Resident ones live through the step.
+ * Life of buffers: an op reserves buffers when it starts and releases others when it ends, in terms
+ * of (buffer, unit, micro-batch) instances; a buffer's span says which of these tell its instances
+ * apart. Resident ones live through the step.
  *
- * Wire volume: an even collective moves a buffer that is cut into n equal parts of ceil(elements/n) elements: what
- * FSDP pads, the wire carries. traffic.h turns a collective into bytes per rank.
+ * Wire volume: an even collective moves a buffer that is cut into n equal parts of ceil(elements/n)
+ * elements: what FSDP pads, the wire carries. traffic.h turns a collective into bytes per rank.
  */
 #ifndef BALLAST_MODEL_PROGRAM_PROGRAM_H
 #define BALLAST_MODEL_PROGRAM_PROGRAM_H
@@ -33,7 +38,8 @@
 enum op_kind {
     OP_COMPUTE,
     OP_COLLECTIVE,
-    OP_MARK, /* no work: something to wait for, or a place where buffers are reserved and released */
+    OP_MARK, /* no work: something to wait for, or a place where buffers are reserved and released
+              */
 };
 
 enum phase { PHASE_FORWARD, PHASE_BACKWARD, PHASE_OPTIMIZER, PHASE_REFRESH, PHASE_N };
@@ -45,22 +51,23 @@ const char *stream_name(enum stream s);
 
 /* ---- who: groups of ranks ---- */
 
-/* Ranks base + sum_i index_i * stride_i. A *group family*: every rank is in exactly one group of it, the one that agrees
- * with it in all other coordinates; the world is {1 axis, size W, stride 1}. */
+/* Ranks base + sum_i index_i * stride_i. A *group family*: every rank is in exactly one group of
+ * it, the one that agrees with it in all other coordinates; the world is {1 axis, size W, stride
+ * 1}. */
 enum { GROUP_AXES = 2 * AXIS_N };
 struct group {
     const char *name;
     uint32_t n_axes;
     uint32_t size[GROUP_AXES], stride[GROUP_AXES];
-    uint32_t n_members; /* product of sizes */
-    const uint32_t
-        *members; /* [n_members] ascending: a single group of these ranks instead, n_axes 0;
-                                no step program has one */
+    uint32_t n_members;      /* product of sizes */
+    const uint32_t *members; /* [n_members] ascending: a single group of these ranks instead, n_axes
+                                0; no step program has one */
 };
 /* First rank of the group that `rank` is in, and the i-th of the group that starts there. */
 uint32_t group_base(const struct group *g, uint32_t rank);
 uint32_t group_member(const struct group *g, uint32_t base, uint32_t i);
-/* Number of the rank in its group: group_member(g, group_base(g, rank), group_index(g, rank)) is rank. */
+/* Number of the rank in its group: group_member(g, group_base(g, rank), group_index(g, rank)) is
+ * rank. */
 uint32_t group_index(const struct group *g, uint32_t rank);
 /* The ranks that differ in these coordinates of the mesh alone, in ascending order. */
 struct group mesh_group(const struct mesh *m, axis_set over, const char *name);
@@ -79,8 +86,8 @@ struct rank_table {
 };
 uint64_t rank_table_get(const struct rank_table *t, uint32_t rank);
 
-/* Elements [offset, offset+elements) of a unit's buffer sit on group rank `root`; they go to (or come from) group ranks
- * [to_first, to_first+to_n). */
+/* Elements [offset, offset+elements) of a unit's buffer sit on group rank `root`; they go to (or
+ * come from) group ranks [to_first, to_first+to_n). */
 struct segment {
     uint32_t root, to_first, to_n;
     uint32_t tensor; /* or PROGRAM_NONE */
@@ -102,12 +109,13 @@ struct work_item {
     uint64_t elements;
     uint64_t rows; /* of the stored matrix that the elements are in; 0 of a tail piece */
     uint32_t more; /* matrices of this shape beside `tensor`, worked with it */
-    /* Matrices of this shape that ranks work at the same time, one each: place k the k-th, places beyond none. n_batch 0:
-     * `tensor` alone, on whoever has the item. */
+    /* Matrices of this shape that ranks work at the same time, one each: place k the k-th, places
+     * beyond none. n_batch 0: `tensor` alone, on whoever has the item. */
     const uint32_t *batch;
     uint32_t n_batch;
 };
-/* Which items a rank works, in order: list[start[r] .. start[r+1]). start == NULL: every rank works all items. */
+/* Which items a rank works, in order: list[start[r] .. start[r+1]). start == NULL: every rank works
+ * all items. */
 struct work_table {
     uint32_t n_items;
     const struct work_item *items;
@@ -143,25 +151,29 @@ enum size_rule {
 /* What tells instances of a buffer apart. */
 enum span {
     SPAN_RESIDENT, /* there is one: reserved before the step, never released */
-    SPAN_STEP, /* there is one, of operations outside loops: what the optimizer holds of many matrices */
-    SPAN_UNIT, /* the unit, over all micro-batches: reduced gradients */
-    SPAN_MICRO, /* the micro-batch, whichever unit the operation is of: what a unit makes for later ones */
+    SPAN_STEP,     /* there is one, of operations outside loops: what the optimizer holds of many
+                      matrices */
+    SPAN_UNIT,     /* the unit, over all micro-batches: reduced gradients */
+    SPAN_MICRO, /* the micro-batch, whichever unit the operation is of: what a unit makes for later
+                   ones */
     SPAN_UNIT_MICRO, /* both: activations, gathered units, a unit's whole gradients */
     SPAN_ITEM,       /* the item of a loop over items; in walking order a rank has one at a time */
 };
-/* How tensors stand in a buffer: one after another in the model's order, these and so much of each. A rank's part of a tensor is
- * what placement gives it, in the room of ceil(rows/G) rows where it is cut by rows. */
+/* How tensors stand in a buffer: one after another in the model's order, these and so much of each.
+ * A rank's part of a tensor is what placement gives it, in the room of ceil(rows/G) rows where it
+ * is cut by rows. */
 enum holds {
-    HOLDS_NOTHING,    /* no tensors: activations, workspace */
-    HOLDS_UNIT,       /* those of the unit, whole */
-    HOLDS_UNIT_PARTS, /* ... that travel in even parts, the rank's parts */
-    HOLDS_UNIT_SEGMENTS, /* ... that travel as segments (to owners, to flat slices), what the rank has of them */
-    HOLDS_MODEL,        /* all, whole */
-    HOLDS_MODEL_PARTS,  /* all, the rank's parts */
-    HOLDS_MODEL_STATES, /* all, the optimizer's states of the rank's parts */
-    HOLDS_MATRIX,       /* the item's, whole; of a batch the one that this rank works */
-    HOLDS_MATRICES,     /* those of the items of `work` on the rank's list, in its order, whole */
-    HOLDS_MATRIX_PARTS, /* ... the rank's parts */
+    HOLDS_NOTHING,       /* no tensors: activations, workspace */
+    HOLDS_UNIT,          /* those of the unit, whole */
+    HOLDS_UNIT_PARTS,    /* ... that travel in even parts, the rank's parts */
+    HOLDS_UNIT_SEGMENTS, /* ... that travel as segments (to owners, to flat slices), what the rank
+                            has of them */
+    HOLDS_MODEL,         /* all, whole */
+    HOLDS_MODEL_PARTS,   /* all, the rank's parts */
+    HOLDS_MODEL_STATES,  /* all, the optimizer's states of the rank's parts */
+    HOLDS_MATRIX,        /* the item's, whole; of a batch the one that this rank works */
+    HOLDS_MATRICES,      /* those of the items of `work` on the rank's list, in its order, whole */
+    HOLDS_MATRIX_PARTS,  /* ... the rank's parts */
 };
 struct buffer {
     const char *name;
@@ -185,8 +197,8 @@ struct buffer_at {
 };
 struct program;
 struct instance;
-/* The instance of `buffer` that a life or an operand of operation instance i names. False: there is none (a unit before the
- * first or behind the last). */
+/* The instance of `buffer` that a life or an operand of operation instance i names. False: there is
+ * none (a unit before the first or behind the last). */
 bool buffer_instance(const struct program *p, uint32_t buffer, const struct instance *i,
                      int32_t d_unit, struct buffer_at *at);
 
@@ -224,8 +236,8 @@ struct operand {
     uint32_t buffer;
     uint32_t tensor; /* index in the unit of the buffer, OPERAND_WHOLE or OPERAND_ITEM */
     uint8_t access;  /* enum access */
-    int32_t
-        d_unit; /* the buffer of unit + d_unit: +1 what the next unit takes, -u a tied head's table */
+    int32_t d_unit;  /* the buffer of unit + d_unit: +1 what the next unit takes, -u a tied head's
+                        table */
     uint32_t count,
         stride; /* experts: count tensors, each `stride` behind the one before; 0: one */
 };
@@ -254,8 +266,8 @@ enum traffic_class {
     TRAFFIC_N
 };
 
-/* How elements travel: `dtype`, and with `block` a scale of type `scale` for so many elements (quantised collectives); 0:
- * none. */
+/* How elements travel: `dtype`, and with `block` a scale of type `scale` for so many elements
+ * (quantised collectives); 0: none. */
 struct wire {
     enum dtype dtype;
     uint32_t block;
@@ -274,26 +286,27 @@ struct wire_segment {
 struct wire_segment *wire_segments(const struct segment_table *t, uint32_t unit,
                                    const struct wire *w, uint32_t *n);
 
-/* What a collective moves: tensors that are cut as `from` is become cut as `to` is (model/plan/placement.h), of the
- * operation's unit, of a range of the model, or of the loop's item. */
+/* What a collective moves: tensors that are cut as `from` is become cut as `to` is
+ * (model/plan/placement.h), of the operation's unit, of a range of the model, or of the loop's
+ * item. */
 struct moved {
     enum component from, to;
     uint32_t from_buffer, to_buffer; /* both hold tensors; PROGRAM_NONE: nothing that exec knows */
     bool adds;                       /* what arrives is added to what to_buffer has */
-    const uint64_t *
-        first; /* [n_units] elements of the concatenation of all tensors from here on, as many as the
-                            * collective has, in a buffer that holds the model; NULL: the unit's tensors */
+    const uint64_t
+        *first; /* [n_units] elements of the concatenation of all tensors from here on, as many as
+                 * the collective has, in a buffer that holds the model; NULL: the unit's tensors */
 };
 
 /* What a collective is made of on the host, as the framework has it (model/plan/frameworks.h). */
 enum coll_calls {
     CALLS_USUAL, /* one call, or one for each `piece_bytes` */
-    /* Broadcasts, one after the other, and the host waits for each. Of a segment gather: one for each
-     * segment. Of an all-gather: one for each rank's part; in a loop over units the broadcasts of all
-     * units together are as many. */
+    /* Broadcasts, one after the other, and the host waits for each. Of a segment gather: one for
+     * each segment. Of an all-gather: one for each rank's part; in a loop over units the broadcasts
+     * of all units together are as many. */
     CALLS_BROADCASTS,
-    /* As CALLS_USUAL, but the host hands the call a list of pieces, one for each tensor of the unit and
-     * rank of the group. */
+    /* As CALLS_USUAL, but the host hands the call a list of pieces, one for each tensor of the unit
+     * and rank of the group. */
     CALLS_PIECES,
 };
 
@@ -304,19 +317,17 @@ struct collective {
     enum coll_calls calls;
     uint32_t group;
     enum coll_algo algo; /* of segment collectives; AUTO: the simulator chooses */
-    /* Even ones: elements of the whole buffer (n parts), padded, by unit [n_units]; else by item of the loop's work table;
-     * else `elements`. */
+    /* Even ones: elements of the whole buffer (n parts), padded, by unit [n_units]; else by item of
+     * the loop's work table; else `elements`. */
     const uint64_t *unit_elements, *item_elements;
     uint64_t elements;
     uint32_t table;  /* segment ones: index into segment_tables; row 0 outside unit loops */
     uint64_t piece;  /* bucket: cut into calls of so many elements; 0: one call */
     uint32_t repeat; /* that often in a row (per-matrix gathers); 0: 1 */
-    bool
-        rooted; /* an all-reduce of what each rank's place roots in `table`, not of `bytes`: owners of
-                  * different copies sum what they own alike */
-    bool
-        interleaved; /* the repeats are spread over the compute op that waits for this one, which makes a product
-                           * between them: its time stands here, exec plays them there */
+    bool rooted; /* an all-reduce of what each rank's place roots in `table`, not of `bytes`: owners
+                  * of different copies sum what they own alike */
+    bool interleaved; /* the repeats are spread over the compute op that waits for this one, which
+                      * makes a product between them: its time stands here, exec plays them there */
     struct wire wire;
     uint32_t peer_op; /* send/recv: the matching op; or PROGRAM_NONE */
 };
@@ -325,12 +336,12 @@ struct life {
     uint32_t buffer;
     int32_t d_unit; /* the instance of unit+d_unit */
     bool release;   /* at the op's end; else reserve at its start */
-    uint64_t
-        bytes; /* reserve so much of a SIZE_BY_UNIT buffer, which other ops reserve the rest of; 0: all of it. A
-                       release is always of all */
+    uint64_t bytes; /* reserve so much of a SIZE_BY_UNIT buffer, which other ops reserve the rest
+                       of; 0: all of it. A release is always of all */
 };
 
-/* What readers treat differently from the rest of its phase; set by the layout, since names are for people only. */
+/* What readers treat differently from the rest of its phase; set by the layout, since names are for
+ * people only. */
 enum purpose {
     PURPOSE_USUAL,
     PURPOSE_RECOMPUTE, /* backward makes again what forward did not keep */
@@ -352,8 +363,8 @@ struct op {
     uint32_t n_lives;
     const struct operand *operands;
     uint32_t n_operands;
-    struct kernel_call
-        call; /* OP_COMPUTE; in a LOOP_ITEM m, n, flops and bytes come from the item: see op_call() */
+    struct kernel_call call; /* OP_COMPUTE; in a LOOP_ITEM m, n, flops and bytes come from the item:
+                                see op_call() */
     bool by_item;
     double item_flops_share; /* by_item: multiplies item.flops (1/W for sharded products) */
     double item_bytes_each;  /* by_item: HBM bytes per element of the item */
@@ -367,7 +378,8 @@ struct role {
     uint32_t first_op, n_ops;
 };
 
-/* Buffers that a reader looks up by their role, without an operation that names them; PROGRAM_NONE where the layout has none. */
+/* Buffers that a reader looks up by their role, without an operation that names them; PROGRAM_NONE
+ * where the layout has none. */
 struct known_buffers {
     uint32_t params, states, master; /* resident: what updates and the first weights are put in */
     uint32_t weights;                /* what kernels read: gathered units, or params */
@@ -385,8 +397,8 @@ struct program {
     uint32_t distinct;      /* the other ranks hold and work what one of ranks [0, distinct) does */
     uint32_t gpus_per_node; /* of an NVLink domain: cluster_by_domain() */
     uint32_t n_micro;
-    bool
-        in_order; /* the host waits for every operation: one after the other, whatever their streams */
+    bool in_order; /* the host waits for every operation: one after the other, whatever their
+                      streams */
     struct role *roles;
     struct op *ops;
     struct loop *loops;
@@ -411,15 +423,16 @@ struct instance {
     uint32_t item;     /* of the work table */
     uint32_t position; /* of the item in the rank's list */
 };
-/* Whole bytes of a collective instance on the wire, before padding (rooted: of the rank that roots most); 0: the instance
- * does not exist. */
+/* Whole bytes of a collective instance on the wire, before padding (rooted: of the rank that roots
+ * most); 0: the instance does not exist. */
 uint64_t op_coll_elements(const struct program *p, const struct op *o, const struct instance *i);
 uint64_t op_coll_bytes(const struct program *p, const struct op *o, const struct instance *i);
 /* Broadcasts that a collective instance is made of, or pieces (enum coll_calls); 1: as usual. */
 uint32_t op_calls(const struct program *p, const struct op *o, const struct instance *i);
 
-/* Calls fn for every instance that `rank` runs in one step, in walking order; a non-zero return stops the walk and is
- * returned. The one place that knows loops and guards: sim and exec both use it. */
+/* Calls fn for every instance that `rank` runs in one step, in walking order; a non-zero return
+ * stops the walk and is returned. The one place that knows loops and guards: sim and exec both use
+ * it. */
 int program_walk(const struct program *p, uint32_t rank,
                  int (*fn)(void *ctx, const struct instance *i), void *ctx);
 
@@ -430,8 +443,9 @@ const struct role *program_role(const struct program *p, uint32_t rank);
 
 bool op_in_loop(const struct program *p, const struct op *o, enum loop_kind kind);
 
-/* What a wait means for an instance of op `o`: nothing (out of range: it counts as ended), the awaited op's last instance
- * so far, or the instance of a unit and micro-batch (0 where the awaited op is in no such loop). */
+/* What a wait means for an instance of op `o`: nothing (out of range: it counts as ended), the
+ * awaited op's last instance so far, or the instance of a unit and micro-batch (0 where the awaited
+ * op is in no such loop). */
 enum wait_kind { WAIT_NOTHING, WAIT_LAST, WAIT_INSTANCE };
 struct awaited {
     enum wait_kind kind;
@@ -440,10 +454,10 @@ struct awaited {
 struct awaited program_awaited(const struct program *p, const struct op *o,
                                const struct instance *i, const struct wait *w);
 
-/* Structural checks, so that no reader has to: every index in range; roles that share out ops and ranks; loops that nest;
- * items only in loops over items; groups that share out the world; segments with a root in their range, disjoint by
- * offset; every reserved buffer released by some op; unique names. ERR_INVALID names what is wrong.
- * O(ops^2 + segments + items). */
+/* Structural checks, so that no reader has to: every index in range; roles that share out ops and
+ * ranks; loops that nest; items only in loops over items; groups that share out the world; segments
+ * with a root in their range, disjoint by offset; every reserved buffer released by some op; unique
+ * names. ERR_INVALID names what is wrong. O(ops^2 + segments + items). */
 int program_check(const struct program *p, struct err *e);
 
 /* ---- building (layouts/) ---- */
