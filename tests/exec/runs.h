@@ -15,7 +15,7 @@
 #include <math.h>
 #include <stdio.h>
 
-enum { STEPS = 3, MAX_STEPS = 20, MAX_WORLD = 8 };
+enum { STEPS = 3, MAX_STEPS = 20, MAX_WORLD = 8, RUN_NODE = 4 };
 
 struct outcome {
     const struct plan *plan;
@@ -110,15 +110,17 @@ struct setting {
     const char *model, *layout;
     uint32_t world;
     struct job job;
-    bool skips; /* rank 1 forgets its updates */
-    int steps;  /* 0: STEPS */
-    double lr;  /* 0: 0.02 */
+    enum run_fault fault; /* of rank 1 */
+    int steps;            /* 0: STEPS */
+    double lr;            /* 0: 0.02 */
     uint64_t shuffle;
     bool every_micro; /* ddp reduces every micro-batch */
     bool forget; /* what the refresh waits for, and that the optimizer waits for sums over copies */
     bool apart;  /* copies are not summed */
-    bool nameless; /* no operation is called what the layout calls it */
-    bool at_once;  /* ddp sums over all ranks, not in groups first */
+    bool nameless;        /* no operation is called what the layout calls it */
+    bool at_once;         /* ddp sums over all ranks, not in groups first */
+    const char *left_out; /* an operation of this name does nothing */
+    const char *unwaited; /* ... that nobody waits for */
 };
 
 static bool over_copies(const struct program *p, const struct op *o)
@@ -140,6 +142,27 @@ static void forget_waits(struct program *p)
     }
 }
 
+static void change_named(struct program *p, const char *left_out, const char *unwaited)
+{
+    uint32_t changed = 0;
+
+    for (uint32_t i = 0; i < p->n_ops; i++) {
+        struct wait *w = ((struct wait *)(uintptr_t)p->ops[i].waits);
+        uint32_t n = 0;
+
+        for (uint32_t k = 0; k < p->ops[i].n_waits; k++)
+            if (!unwaited || strcmp(p->ops[w[k].op].name, unwaited))
+                w[n++] = w[k];
+        changed += p->ops[i].n_waits - n;
+        p->ops[i].n_waits = n;
+        if (left_out && !strcmp(p->ops[i].name, left_out)) {
+            p->ops[i].kind = OP_MARK;
+            changed++;
+        }
+    }
+    MUST(changed > 0, "no operation %s", left_out ? left_out : unwaited);
+}
+
 static void leave_apart(struct program *p)
 {
     for (uint32_t i = 0; i < p->n_ops; i++)
@@ -147,26 +170,52 @@ static void leave_apart(struct program *p)
             p->ops[i].kind = OP_MARK;
 }
 
+/* How ddp's reference sums for a layout, from what the job says: in the shard groups, then over them; with nested factors
+ * among those that share the parts of the gradients, then the states', then the copies. `mesh`: room for its mesh. */
+static struct layout_reference reference(const struct setting *s, struct mesh *mesh)
+{
+    struct layout_reference ref = {.every_micro = s->every_micro, .mesh = mesh};
+    uint32_t groups = s->job.shard_group > 1 && !s->at_once ? s->job.shard_group : s->world;
+    axis_set level[] = {AXES(AXIS_D0), AXES(AXIS_D3), 0};
+    struct factor f[3];
+    struct err e;
+    bool said[3];
+
+    if (s->job.mesh) {
+        MUST(!mesh_parse(s->job.mesh, f, said, &e) &&
+                 !mesh_nested(mesh, s->world, plans_node(s->world, RUN_NODE), f, &e),
+             "%s: %s", s->job.mesh, e.msg);
+        level[0] |= AXES(AXIS_D1);
+        level[1] = AXES(AXIS_D2);
+        level[2] = AXES(AXIS_D3);
+        if (factor_ranks(f[1]) == 1)
+            level[0] = AXES(AXIS_D2), level[1] = 0;
+        ref.every_micro = factor_ranks(f[1]) > 1 && s->job.grad_accum > 1 && !s->job.sync_last;
+    } else {
+        mesh_neighbours(mesh, s->world, AXIS_D0, groups);
+    }
+    for (int i = 0; i < 3; i++)
+        if (mesh_size(mesh, level[i]) > 1 && !(s->at_once && ref.n_levels))
+            ref.level[ref.n_levels++] = level[i];
+    if (s->at_once && s->job.mesh)
+        ref.level[0] = AXES(AXIS_N) - 1;
+    return ref;
+}
+
 static void run(const struct setting *s, const char *layout, struct arena *a, struct outcome *x)
 {
     struct plan *plan = ARENA_NEW(a, struct plan, 1);
     struct program *p = ARENA_NEW(a, struct program, 1);
     bool ddp = !strcmp(layout, "ddp");
-    uint32_t groups = s->job.shard_group > 1 && !s->at_once ? s->job.shard_group : s->world;
     struct mesh mesh;
-    const struct layout_reference ref = {.every_micro = s->every_micro,
-                                         .mesh = &mesh,
-                                         .n_levels = groups < s->world ? 2 : 1,
-                                         .level = {AXES(AXIS_D0), AXES(AXIS_D3)}};
+    const struct layout_reference ref = reference(s, &mesh);
     struct job j = s->job;
     struct err e = {0};
 
     memset(x, 0, sizeof(*x));
-    mesh_neighbours(&mesh, s->world, AXIS_D0, groups);
     j.shard_group = ddp ? 0 : j.shard_group;
-    plans_make(plan, a, s->model, layout, &j, s->world, 4);
-    if (ddp && (s->every_micro || groups < s->world) ? layout_lower_reference(plan, &ref, a, p, &e)
-                                                     : layout_lower(plan, a, p, &e))
+    plans_make(plan, a, s->model, layout, &j, s->world, RUN_NODE);
+    if (ddp ? layout_lower_reference(plan, &ref, a, p, &e) : layout_lower(plan, a, p, &e))
         ck_abort_msg("%s", e.msg);
     if (s->nameless)
         plans_rename_ops(p, a);
@@ -174,13 +223,15 @@ static void run(const struct setting *s, const char *layout, struct arena *a, st
         forget_waits(p);
     if (s->apart && !ddp)
         leave_apart(p);
+    if ((s->left_out || s->unwaited) && !ddp)
+        change_named(p, s->left_out, s->unwaited);
     x->shuffle = s->shuffle;
     x->steps = s->steps ? s->steps : STEPS;
     x->plan = plan;
     x->p = p;
     x->o = (struct run_options){.seed = 7, .ordered = true, .lr = s->lr > 0 ? s->lr : 0.02};
-    if (strcmp(layout, "ddp") && s->skips) {
-        x->o.fault = RUN_SKIP;
+    if (strcmp(layout, "ddp") && s->fault) {
+        x->o.fault = s->fault;
         x->o.faulty = 1;
     }
     if (threads_run(s->world, one_rank, x, &e))
@@ -307,10 +358,36 @@ static struct setting small(const char *model, const char *layout, uint32_t worl
     return s;
 }
 
-static const char *const layouts[] = {"ddp",          "zero1+owner",  "zero3+owner",
-                                      "zero3+gather", "zero1+gather", "zero3+gather-once",
-                                      "zero2+owner",  "zero2+gather", "zero3+alltoall"};
-enum { N_LAYOUTS = sizeof(layouts) / sizeof(layouts[0]) };
+/* The i-th name of a layout whose bits are ddp's (+stock's are near, tests/exec/test_check.c), and what it takes: a group
+ * or factors by the seed, and when the reference sums. False past the last. */
+static bool layout_of(struct setting *s, uint32_t i, uint32_t seed)
+{
+    const char *name;
+
+    for (uint32_t l = 0; (name = plans_name(l)); l++)
+        if (!strstr(name, "+stock") && i-- == 0) {
+            s->layout = name;
+            plans_fit(&s->job, name, s->world, RUN_NODE, seed);
+            s->every_micro = plans_row(name)->cut[GRAD] && s->world > 1 &&
+                             s->job.shard_group != 1 && s->job.grad_accum > 1 && !s->job.sync_last;
+            return true;
+        }
+    return false;
+}
+
+/* `ddp` has been run with the same settings for those that neither sum in groups nor in every micro-batch; of the
+ * others, each of which wants a reference of its own, every fourth by the seed: all take minutes. */
+static inline void compare_all(struct setting *s, const struct outcome *ddp, uint32_t seed)
+{
+    for (uint32_t l = 0; layout_of(s, l, seed + l); l++)
+        if (!s->job.shard_group && !s->job.mesh && !s->every_micro)
+            compare_with(s, ddp);
+        else if ((l + seed) % 4 == 0)
+            compare(s);
+    s->job.shard_group = 0;
+    s->job.mesh = NULL;
+}
+
 static const char *const models[] = {"block", "llama", "gpt2"};
 
 #endif

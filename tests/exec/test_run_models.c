@@ -14,10 +14,7 @@ START_TEST(experts_train_as_under_ddp)
         s.job.param_dtype = w % 3 ? DTYPE_FP32 : DTYPE_BF16;
         arena_init(&a);
         run(&s, "ddp", &a, &ddp);
-        for (int l = 1; l < N_LAYOUTS; l++) {
-            s.layout = layouts[l];
-            compare_with(&s, &ddp);
-        }
+        compare_all(&s, &ddp, (uint32_t)w);
         release(&ddp);
         arena_release(&a);
     }
@@ -52,10 +49,7 @@ START_TEST(blocks_of_other_families_train_as_under_ddp)
         s.job.recompute = c % 2 ? RECOMPUTE_SELECTIVE : RECOMPUTE_FULL;
         arena_init(&a);
         run(&s, "ddp", &a, &ddp);
-        for (int l = 1; l < N_LAYOUTS; l++) {
-            s.layout = layouts[l];
-            compare_with(&s, &ddp);
-        }
+        compare_all(&s, &ddp, (uint32_t)c);
         release(&ddp);
         arena_release(&a);
     }
@@ -77,10 +71,7 @@ START_TEST(preconditioned_optimizers_train_as_under_ddp)
             s.job.grad_dtype = w % 2 ? DTYPE_BF16 : DTYPE_FP32;
             arena_init(&a);
             run(&s, "ddp", &a, &ddp);
-            for (int l = 1; l < N_LAYOUTS; l++) {
-                s.layout = layouts[l];
-                compare_with(&s, &ddp);
-            }
+            compare_all(&s, &ddp, (uint32_t)(w + k));
             release(&ddp);
             arena_release(&a);
         }
@@ -137,7 +128,7 @@ START_TEST(an_owner_that_skips_its_update_is_caught)
     struct arena a;
     char text[256];
 
-    s.skips = true;
+    s.fault = RUN_SKIP;
     arena_init(&a);
     run(&s, "ddp", &a, &ddp);
     run(&s, s.layout, &a, &x);

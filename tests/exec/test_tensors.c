@@ -30,14 +30,20 @@ static bool on_list(const struct work_table *w, uint32_t rank, uint32_t tensor)
     return false;
 }
 
-/* What a part takes with its padding: by placement alone. */
-static uint64_t room_of(uint32_t tensor, uint64_t n)
+/* What a part takes with its padding: rows over the parts of the parameters, of these over the more parts of gradients, and
+ * so on. */
+static uint64_t room_of(const struct buffer *b, uint32_t tensor, uint64_t n)
 {
     const struct tensor *t = &plan.model.tensors[tensor];
+    uint64_t rows = t->rows, parts = 1;
 
-    return plan.place[tensor].rule == PLACE_CHUNK
-               ? num_ceil_div(t->rows, placement_parts(&plan, STATE)) * t->cols
-               : n;
+    if (plan.place[tensor].rule != PLACE_CHUNK)
+        return n;
+    for (int c = PARAM; c <= (int)b->cut && c < COMPONENT_N; c++) {
+        rows = num_ceil_div(rows, factor_ranks(plan.factor[c]) / parts);
+        parts = factor_ranks(plan.factor[c]);
+    }
+    return rows * t->cols;
 }
 
 /* One instance of a buffer on a rank: tensors behind one another, whole where it says so, and all of its bytes used. */
@@ -75,7 +81,7 @@ static void stands(const struct exec_run *r, uint32_t buffer, uint32_t unit)
             MUST(x.at == at, "%s, rank %u: '%s' has %s at %llu, expected %llu", plan.layout_full,
                  r->t->rank, b->name, plan.model.tensors[t].name, (unsigned long long)x.at,
                  (unsigned long long)at);
-        at += whole || b->holds == HOLDS_MODEL_STATES ? x.n : room_of(t, x.n);
+        at += whole || b->holds == HOLDS_MODEL_STATES ? x.n : room_of(b, t, x.n);
     }
     if (b->holds == HOLDS_MATRICES) /* as much as the rank with most needs */
         MUST(dtype_bytes(b->dtype, at) <= bytes, "%s: '%s'", plan.layout_full, b->name);
@@ -86,16 +92,18 @@ static void stands(const struct exec_run *r, uint32_t buffer, uint32_t unit)
              (unsigned long long)bytes);
 }
 
-/* How many of the tensor's elements the ranks of the first shard group have in a buffer, each once and in the order of ranks. */
+/* How many of the tensor's elements the ranks that share one copy have in a buffer, each once and in the order of their
+ * parts. */
 static uint64_t parts(uint32_t buffer, uint32_t tensor)
 {
-    bool copies =
-        plan.place[tensor].rule == PLACE_REPLICATED || prog.buffers[buffer].holds == HOLDS_MODEL;
+    const struct buffer *b = &prog.buffers[buffer];
+    bool copies = plan.place[tensor].rule == PLACE_REPLICATED || b->holds == HOLDS_MODEL;
+    enum component c = copies ? STATE : b->cut;
     uint64_t sum = 0;
 
-    for (uint32_t rank = 0; rank < placement_parts(&plan, STATE); rank++) {
+    for (uint32_t part = 0; part < placement_parts(&plan, c); part++) {
         struct transport t;
-        struct exec_run r = rank_of(&t, rank);
+        struct exec_run r = rank_of(&t, mesh_rank(&plan.mesh, part, plan.over[c]));
         struct run_place x = run_place(&r, buffer, tensor);
 
         if (!x.n)
@@ -146,22 +154,18 @@ START_TEST(tensors_stand_as_the_sizes_of_buffers_say)
     static const enum optimizer optimizers[] = {OPTIMIZER_MUON, OPTIMIZER_SHAMPOO, OPTIMIZER_ADAMW};
 
     for (int m = 0; m < 3; m++)
-        for (int l = 0; l < PLANS_N_LAYOUTS + PLANS_N_GROUPS; l++)
+        for (uint32_t l = 0; plans_name(l); l++)
             for (int w = 0; w < 4; w++)
                 for (int o = 0; o < 3; o++) {
-                    bool groups = l >= PLANS_N_LAYOUTS;
-                    const char *layout =
-                        groups ? plans_groups[l - PLANS_N_LAYOUTS] : plans_layouts[l];
+                    const char *layout = plans_name(l);
                     struct job j = plans_job();
 
                     j.optimizer = optimizers[o];
-                    j.shard_group = groups ? (worlds[w] + 1) / 2 : 0;
-                    if (!plans_go_together(layout, j.optimizer) ||
-                        (groups && worlds[w] % j.shard_group) ||
-                        (!optimizer_row(j.optimizer)->matrices && strpbrk(layout, "+-ow")))
+                    if (!plans_go_together(layout, j.optimizer))
                         continue;
+                    plans_fit(&j, layout, worlds[w], 4, l + (uint32_t)(m + o));
                     arena_init(&a);
-                    plans_make(&plan, &a, models[m], layout, &j, worlds[w], 8);
+                    plans_make(&plan, &a, models[m], layout, &j, worlds[w], 4);
                     plans_lower(&plan, &a, &prog);
                     look_at_plan();
                     arena_release(&a);

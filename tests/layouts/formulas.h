@@ -13,7 +13,7 @@
  *            in the step (G-1) R times the padded bytes of what is gathered; all-to-all: twice those of one
  *            matrix a batch.
  *   hsdp     the same, and 2 (R-1) R ceil(E/R) s of each shard of E elements, once a step.
- *   mesh     P, Q, S parts of parameters, gradients and states: see mesh_bytes().
+ *   mesh     P, Q, S parts of parameters, gradients and states: see formula_mesh().
  */
 #ifndef BALLAST_TESTS_LAYOUTS_FORMULAS_H
 #define BALLAST_TESTS_LAYOUTS_FORMULAS_H
@@ -23,6 +23,7 @@
 #include "model/plan/optimizers.h"
 #include "model/plan/segment_algo.h"
 
+#include <stdio.h>
 #include <string.h>
 
 static inline uint64_t formula_shards(const struct plan *p)
@@ -262,6 +263,90 @@ static inline void formula_hsdp(const struct plan *plan, uint64_t bytes[PHASE_N]
         bytes[PHASE_BACKWARD] += formula_replicated(plan, u);
 }
 
+/* ---- mesh ---- */
+
+/* AMSP (arXiv 2311.00257): every component is cut by a factor of its own, P <= Q <= S, each a multiple of the one before,
+ * and R = W/S copies of the states are left. */
+struct formula_factors {
+    uint64_t p, q, s, r;
+};
+
+static inline struct formula_factors formula_factors(const struct plan *plan)
+{
+    unsigned long long x[6];
+
+    BUG_ON(sscanf(plan->job.mesh, "p=%llux%llu,g=%llux%llu,os=%llux%llu", &x[0], &x[1], &x[2],
+                  &x[3], &x[4], &x[5]) != 6);
+    return (struct formula_factors){x[0] * x[1], x[2] * x[3], x[4] * x[5],
+                                    plan->world / (x[4] * x[5])};
+}
+
+/* Elements that the rows of a unit (of one of its matrices: `only`, else MODEL_NONE) have room for in one part, where they are cut
+ * in `first` parts, each of which in `then`, each of which in `last`. */
+static inline uint64_t formula_part(const struct plan *plan, uint32_t unit, uint32_t only,
+                                    uint64_t first, uint64_t then, uint64_t last)
+{
+    const struct unit *u = &plan->model.units[unit];
+    uint64_t sum = 0;
+
+    for (uint32_t i = u->first; i < u->first + u->n; i++) {
+        const struct tensor *t = &plan->model.tensors[i];
+        uint64_t rows = (t->rows + first - 1) / first;
+
+        rows = (rows + then - 1) / then;
+        if (only == MODEL_NONE || only == i)
+            sum += (rows + last - 1) / last * t->cols;
+    }
+    return sum;
+}
+
+/* What all ranks send where W/n groups of n gather parts of so many elements from each other; a reduce-scatter
+ * of parts as large moves the same the other way round. */
+static inline uint64_t formula_among(const struct plan *plan, uint64_t n, uint64_t part,
+                                     enum dtype d)
+{
+    return plan->world / n * (n - 1) * n * dtype_bytes(d, part);
+}
+
+/* For the units: m (P-1) W/P times their P padded parts forward, the same backward but for units that stay; Q parts are
+ * reduced from whole gradients in each micro-batch, S/Q of each in the last, and S/Q = 1 of nothing; 2 (R-1) ceil(E/R) of
+ * the E that are left, on every rank; after the step S/P parts of the updated parameters. With Q = 1 gradients stay
+ * whole, and all is reduced in the last micro-batch, as with no_sync. Matrices of +gather: all of their S parts. */
+static inline void formula_mesh(const struct plan *plan, uint64_t bytes[PHASE_N])
+{
+    const struct formula_factors f = formula_factors(plan);
+    const struct model *m = &plan->model;
+    const struct job *j = &plan->job;
+    uint64_t times = j->grad_accum, first = f.q > 1 ? f.q : f.s;
+
+    for (int i = 0; i < PHASE_N; i++)
+        bytes[i] = 0;
+    if (f.q == 1 || j->sync_last)
+        times = 1;
+    for (uint32_t u = 0; u < m->n_units; u++) {
+        uint64_t p = formula_part(plan, u, MODEL_NONE, f.p, 1, 1),
+                 q = formula_part(plan, u, MODEL_NONE, f.p, f.q / f.p, 1),
+                 s = formula_part(plan, u, MODEL_NONE, f.p, f.q / f.p, f.s / f.q),
+                 gathered = formula_among(plan, f.p, p, j->param_dtype);
+        bool stays = j->reshard_never || u + 1 == m->n_units || (u == 0 && model_shares_table(m));
+
+        bytes[PHASE_FORWARD] += j->grad_accum * gathered;
+        bytes[PHASE_BACKWARD] += stays ? 0 : j->grad_accum * gathered;
+        bytes[PHASE_BACKWARD] +=
+            times * formula_among(plan, first, first == f.q ? q : s, j->grad_dtype);
+        if (first == f.q)
+            bytes[PHASE_BACKWARD] += formula_among(plan, f.s / f.q, s, j->grad_dtype);
+        bytes[PHASE_BACKWARD] +=
+            2 * plan->world * (f.r - 1) * dtype_bytes(j->grad_dtype, (s + f.r - 1) / f.r);
+        bytes[PHASE_REFRESH] += formula_among(plan, f.s / f.p, s, j->param_dtype);
+    }
+    for (uint32_t i = 0; i < m->n_tensors; i++)
+        if (layout_updates_as_matrix(plan, &m->tensors[i]))
+            bytes[PHASE_OPTIMIZER] += formula_among(
+                plan, f.s, formula_part(plan, m->tensors[i].unit, i, f.p, f.q / f.p, f.s / f.q),
+                optimizer_travel_dtype(j));
+}
+
 /* By the name of the layout. */
 static inline void formula_bytes(const struct plan *plan, uint64_t bytes[PHASE_N])
 {
@@ -271,6 +356,8 @@ static inline void formula_bytes(const struct plan *plan, uint64_t bytes[PHASE_N
         formula_zero1(plan, bytes);
     else if (!strcmp(plan->layout, "zero3"))
         formula_zero3(plan, bytes);
+    else if (!strcmp(plan->layout, "mesh"))
+        formula_mesh(plan, bytes);
     else
         formula_hsdp(plan, bytes);
 }

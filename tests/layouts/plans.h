@@ -1,4 +1,5 @@
-/* tests/layouts/plans.h - small plans for tests: models, a cluster without surprises, owners by a fixed rule. */
+/* tests/layouts/plans.h - small plans for tests: models, a cluster without surprises, owners by a fixed rule, and the
+ * names of all layouts, read off their table. */
 #ifndef BALLAST_TESTS_LAYOUTS_PLANS_H
 #define BALLAST_TESTS_LAYOUTS_PLANS_H
 
@@ -8,6 +9,7 @@
 #include "model/plan/optimizers.h"
 #include "tests/suite.h"
 
+#include <stdio.h>
 #include <string.h>
 
 /* Models by a short name: with and without vocabulary, tied, experts. Everything is small and nothing is round. */
@@ -141,6 +143,101 @@ static inline int plans_model(struct model *m, const char *name, struct arena *a
                : model_load(plans_text(name), 64, a, m, e);
 }
 
+/* ---- layouts ---- */
+
+/* Every layout with every strategy that its row allows, as typed, off the table; NULL past the last. */
+static inline const char *plans_name(uint32_t i)
+{
+    static char names[64][32];
+    uint32_t n = 0;
+
+    for (size_t l = 0; layouts_all[l]; l++)
+        for (int s = 0; s < STRATEGY_N; s++)
+            if (layouts_all[l]->allowed & 1u << s) {
+                MUST(n < 64, "more than 64 names of layouts");
+                if (n == i) {
+                    snprintf(names[n], sizeof(names[n]), "%s%s%s", layouts_all[l]->name,
+                             s ? "+" : "", strategy_name((enum strategy)s));
+                    return names[n];
+                }
+                n++;
+            }
+    return NULL;
+}
+
+/* The row of a name. */
+static inline const struct layout *plans_row(const char *layout)
+{
+    const struct layout *l;
+    enum strategy s;
+    const char *full;
+    struct arena a;
+    struct err e;
+
+    arena_init(&a);
+    MUST(!layout_resolve(layout, OPTIMIZER_MUON, &a, &l, &s, &full, &e), "%s: %s", layout, e.msg);
+    arena_release(&a);
+    return l;
+}
+
+/* The names of layouts that always share out the ranks in groups; NULL past the last. */
+static inline const char *plans_grouped(uint32_t i)
+{
+    const char *name;
+
+    for (uint32_t l = 0; (name = plans_name(l)); l++)
+        if (plans_row(name)->groups == GROUPS_NODE && i-- == 0)
+            return name;
+    return NULL;
+}
+
+static inline uint32_t plans_divisor(uint32_t n, uint32_t *seed)
+{
+    uint32_t k = 0, at;
+
+    for (uint32_t d = 1; d <= n; d++)
+        k += n % d == 0;
+    *seed = *seed * 1664525u + 1013904223u;
+    at = (*seed >> 16) % k;
+    for (uint32_t d = 1;; d++)
+        if (n % d == 0 && at-- == 0)
+            return d;
+}
+
+/* The GPUs of a node, at most so many, that the ranks fill nodes of. */
+static inline uint32_t plans_node(uint32_t world, uint32_t gpus_per_node)
+{
+    uint32_t n = (uint32_t)num_min(world, gpus_per_node);
+
+    while (world % n)
+        n--;
+    return n;
+}
+
+/* Gives the layout what it takes: a shard group, or factors that nest, chosen by the seed. Of other layouts neither. The text of
+ * the factors is good until the next call; plans are made before. */
+static inline void plans_fit(struct job *j, const char *layout, uint32_t world,
+                             uint32_t gpus_per_node, uint32_t seed)
+{
+    static char text[80];
+    const struct layout *l = plans_row(layout);
+    uint32_t node = plans_node(world, gpus_per_node), in[3], nodes[3];
+
+    seed = seed * 2654435761u + world;
+    j->shard_group = l->groups == GROUPS_NODE ? plans_divisor(world, &seed) : 0;
+    j->mesh = NULL;
+    if (!l->nested)
+        return;
+    for (int k = 2; k >= 0; k--) {
+        in[k] = plans_divisor(k == 2 ? node : in[k + 1], &seed);
+        nodes[k] = plans_divisor(k == 2 ? world / node : nodes[k + 1], &seed);
+    }
+    snprintf(text, sizeof(text), "p=%ux%u,g=%ux%u,os=%ux%u", in[0], nodes[0], in[1], nodes[1],
+             in[2], nodes[2]);
+    j->mesh = text;
+}
+
+/* Layouts that share out nodes, and are not told how, get nodes that the ranks fill. */
 static inline void plans_make(struct plan *p, struct arena *a, const char *model,
                               const char *layout, const struct job *j, uint32_t world,
                               uint32_t gpus_per_node)
@@ -149,6 +246,8 @@ static inline void plans_make(struct plan *p, struct arena *a, const char *model
 
     memset(p, 0, sizeof(*p));
     MUST(plans_model(&p->model, model, a, &e) == 0, "%s: %s", model, e.msg);
+    if (plans_row(layout)->nested || (plans_row(layout)->groups == GROUPS_NODE && !j->shard_group))
+        gpus_per_node = world > gpus_per_node ? plans_node(world, gpus_per_node) : gpus_per_node;
     plans_ideal_cluster(&p->cluster, gpus_per_node, world);
     p->job = *j;
     if (model_bridge(&p->model) != MODEL_NONE && !p->job.target_len)
@@ -185,30 +284,32 @@ static inline void plans_lower(const struct plan *p, struct arena *a, struct pro
     MUST(layout_lower(p, a, prog, &e) == 0, "%s: %s", p->layout_full, e.msg);
 }
 
-/* Layouts and strategies that exist, as typed. */
-static const char *const plans_layouts[] = {
-    "ddp",         "zero1",        "zero1-owner",       "zero2",          "zero2-owner",
-    "zero3+stock", "zero3+gather", "zero3+gather-once", "zero3+alltoall", "owner"};
 static const uint32_t plans_worlds[] = {1, 2, 3, 5, 7, 8, 63, 64};
 
-/* Layouts of shard groups, and (world, group) that go together on nodes of 4 or 8: one a rank, several a node, a node, over
- * nodes, over parts of nodes, all. */
-static const char *const plans_groups[] = {
-    "hsdp+stock",  "hsdp+gather",      "hsdp+gather-once", "hsdp+owner",    "mics+stock",
-    "mics+gather", "mics+gather-once", "mics+owner",       "hsdp+alltoall", "mics+alltoall"};
+/* (world, group) that go together on nodes of 4 or 8: one a rank, several a node, a node, over nodes, over parts of nodes,
+ * all. */
 static const uint32_t plans_group_worlds[][2] = {{1, 1},  {2, 1},   {4, 2},   {6, 3},   {8, 4},
                                                  {16, 8}, {32, 16}, {12, 6},  {36, 12}, {8, 8},
                                                  {7, 1},  {64, 8},  {12, 12}, {24, 4}};
-enum { PLANS_N_GROUPS = 10, PLANS_N_GROUP_WORLDS = 14 };
+enum { PLANS_N_GROUP_WORLDS = 14 };
 
-/* Stock cuts Newton-Schulz products and nothing else; all-to-all moves momentum. */
+/* Does the layout's own table let this optimizer take this name? */
 static inline bool plans_go_together(const char *layout, enum optimizer o)
 {
-    return (!strstr(layout, "+stock") && !strstr(layout, "+alltoall")) ||
-           (o != OPTIMIZER_SHAMPOO && o != OPTIMIZER_SOAP);
+    const struct layout *l;
+    enum strategy s;
+    const char *full;
+    struct arena a;
+    struct err e;
+    bool go;
+
+    arena_init(&a);
+    go = !layout_resolve(layout, o, &a, &l, &s, &full, &e);
+    arena_release(&a);
+    return go;
 }
 
-enum { PLANS_N_LAYOUTS = 10, PLANS_N_MODELS = 7, PLANS_N_WORLDS = 8 };
+enum { PLANS_N_MODELS = 7, PLANS_N_WORLDS = 8 };
 
 /* Names are for people: with these no reader may do anything else. */
 static inline void plans_rename_ops(struct program *p, struct arena *a)

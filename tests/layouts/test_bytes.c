@@ -33,53 +33,72 @@ static void program_bytes(const struct program *p, enum coll_algo algo, uint64_t
     mem_free(rank);
 }
 
-static void agree(const char *model, const char *layout, const struct job *j, uint32_t world,
-                  enum coll_algo algo)
+/* Does a program move anything else than the plan's formula says? */
+static bool contradicts(const struct plan *p, const struct program *prog)
+{
+    uint64_t formula[PHASE_N], bytes[PHASE_N];
+
+    formula_bytes(p, formula);
+    program_bytes(prog, ALGO_AUTO, bytes);
+    return memcmp(formula, bytes, sizeof(bytes)) != 0;
+}
+
+static void agree_on(const char *model, const char *layout, const struct job *j, uint32_t world,
+                     uint32_t gpus_per_node, enum coll_algo algo)
 {
     uint64_t formula[PHASE_N], bytes[PHASE_N];
     struct program prog;
     struct plan p;
 
     arena_init(&a);
-    plans_make(&p, &a, model, layout, j, world, 8);
+    plans_make(&p, &a, model, layout, j, world, gpus_per_node);
     plans_lower(&p, &a, &prog);
     formula_bytes(&p, formula);
     program_bytes(&prog, algo, bytes);
     for (uint32_t ph = 0; ph < PHASE_N; ph++)
         MUST(formula[ph] == bytes[ph],
-             "%s %s (%s) %s world %u accum %llu bucket %llu: %s: formula %llu, program %llu", model,
-             layout, p.layout_full, optimizer_name(j->optimizer), world,
-             (unsigned long long)j->grad_accum, (unsigned long long)j->bucket_bytes,
-             phase_name((enum phase)ph), (unsigned long long)formula[ph],
-             (unsigned long long)bytes[ph]);
+             "%s %s (%s %s) %s world %u accum %llu bucket %llu: %s: formula %llu, program %llu",
+             model, layout, p.layout_full, p.job.mesh ? p.job.mesh : "",
+             optimizer_name(j->optimizer), world, (unsigned long long)j->grad_accum,
+             (unsigned long long)j->bucket_bytes, phase_name((enum phase)ph),
+             (unsigned long long)formula[ph], (unsigned long long)bytes[ph]);
     arena_release(&a);
 }
 
+static void agree(const char *model, const char *layout, const struct job *j, uint32_t world,
+                  enum coll_algo algo)
+{
+    agree_on(model, layout, j, world, 8, algo);
+}
+
+/* Every second of them: all take more than ten seconds. */
 START_TEST(formulas_equal_programs_for_every_layout_optimizer_world_and_model)
 {
     struct job j = plans_job();
 
     for (int m = 0; m < PLANS_N_MODELS; m++)
-        for (int l = 0; l < PLANS_N_LAYOUTS; l++)
+        for (uint32_t l = 0; plans_name(l); l++)
             for (int o = 0; o < OPTIMIZER_N; o++)
                 for (int w = 0; w < PLANS_N_WORLDS; w++) {
                     j.optimizer = (enum optimizer)o;
-                    if (!plans_go_together(plans_layouts[l], j.optimizer))
+                    if (((uint32_t)(m + o + w) + l) % 2 ||
+                        !plans_go_together(plans_name(l), j.optimizer))
                         continue;
+                    plans_fit(&j, plans_name(l), plans_worlds[w], 8, (uint32_t)(m + o));
                     j.grad_accum = w % 2 ? 3 : 1;
-                    agree(plans_models[m], plans_layouts[l], &j, plans_worlds[w], ALGO_AUTO);
+                    agree(plans_models[m], plans_name(l), &j, plans_worlds[w], ALGO_AUTO);
                     j.overlap_refresh = true;
-                    agree(plans_models[m], plans_layouts[l], &j, plans_worlds[w], ALGO_AUTO);
+                    agree(plans_models[m], plans_name(l), &j, plans_worlds[w], ALGO_AUTO);
                     j.overlap_refresh = false;
                     j.overlap_reduce = OVERLAP_NO; /* moves the same */
-                    agree(plans_models[m], plans_layouts[l], &j, plans_worlds[w], ALGO_AUTO);
+                    agree(plans_models[m], plans_name(l), &j, plans_worlds[w], ALGO_AUTO);
                     j.overlap_reduce = OVERLAP_AUTO;
                     j.reshard_never = true;
-                    agree(plans_models[m], plans_layouts[l], &j, plans_worlds[w], ALGO_AUTO);
+                    agree(plans_models[m], plans_name(l), &j, plans_worlds[w], ALGO_AUTO);
                     j.reshard_never = w % 3 == 0;
                     j.sync_last = true;
-                    if (strncmp(plans_layouts[l], "zero2", 5)) /* it has none */
-                        agree(plans_models[m], plans_layouts[l], &j, plans_worlds[w], ALGO_AUTO);
+                    if (strncmp(plans_name(l), "zero2", 5)) /* it has none */
+                        agree(plans_models[m], plans_name(l), &j, plans_worlds[w], ALGO_AUTO);
                     j.sync_last = j.reshard_never = false;
                 }
 }
@@ -92,7 +111,7 @@ START_TEST(formulas_equal_programs_for_every_bucket_and_dtype)
     struct job j = plans_job();
 
     for (int m = 0; m < PLANS_N_MODELS; m++)
-        for (int l = 0; l < PLANS_N_LAYOUTS; l++)
+        for (uint32_t l = 0; plans_name(l); l++)
             for (int b = 0; b < 8; b++)
                 for (int w = 0; w < 3; w++)
                     for (int d = 0; d < 3; d++) {
@@ -100,8 +119,85 @@ START_TEST(formulas_equal_programs_for_every_bucket_and_dtype)
                         j.param_dtype = d == 1 ? DTYPE_FP32 : DTYPE_BF16;
                         j.grad_dtype = d == 2 ? DTYPE_FP32 : DTYPE_BF16;
                         j.grad_accum = d == 1 ? 3 : 1;
-                        agree(plans_models[m], plans_layouts[l], &j, worlds[w], ALGO_AUTO);
+                        plans_fit(&j, plans_name(l), worlds[w], 8, (uint32_t)(m + b));
+                        agree(plans_models[m], plans_name(l), &j, worlds[w], ALGO_AUTO);
                     }
+}
+END_TEST
+
+/* ---- mesh ---- */
+
+/* Ranks, GPUs of a node, factors: of 2, 4 and 6 nodes; all in a node, over nodes, gradients inside the node that parameters
+ * leave room in and over nodes at once, copies in and over nodes, everything whole, everything over all. */
+static const struct {
+    uint32_t world, gpus;
+    const char *mesh;
+} meshes[] = {
+    {8, 4, "p=4x1,g=4x1,os=4x2"},  {8, 4, "p=2x1,g=4x1,os=4x2"},  {8, 4, "p=1x1,g=1x1,os=4x2"},
+    {8, 4, "p=1x1,g=4x1,os=4x2"},  {8, 4, "p=2x1,g=2x2,os=4x2"},  {8, 4, "p=2x1,g=2x1,os=2x1"},
+    {16, 8, "p=8x1,g=8x1,os=8x2"}, {16, 8, "p=2x1,g=4x1,os=8x1"}, {16, 8, "p=4x1,g=8x2,os=8x2"},
+    {16, 4, "p=4x1,g=4x2,os=4x4"}, {16, 4, "p=2x1,g=4x2,os=4x4"}, {16, 4, "p=1x1,g=2x1,os=2x2"},
+    {32, 8, "p=8x1,g=8x2,os=8x4"}, {32, 8, "p=2x2,g=4x2,os=4x2"}, {32, 8, "p=1x2,g=2x2,os=4x4"},
+    {24, 4, "p=4x1,g=4x3,os=4x6"}, {24, 4, "p=2x3,g=2x3,os=4x3"}, {24, 4, "p=1x2,g=1x6,os=4x6"},
+    {48, 8, "p=8x1,g=8x2,os=8x6"}, {48, 8, "p=4x1,g=8x3,os=8x3"}, {48, 8, "p=1x1,g=1x1,os=1x1"},
+    {48, 8, "p=8x6,g=8x6,os=8x6"}, {12, 6, "p=3x1,g=6x1,os=6x2"}, {1, 8, "p=1x1,g=1x1,os=1x1"},
+    {48, 8, "p=1x1,g=1x1,os=8x3"}, {48, 8, "p=1x1,g=2x3,os=2x3"}};
+enum { N_MESHES = sizeof(meshes) / sizeof(meshes[0]) };
+
+START_TEST(formulas_equal_programs_for_nested_factors)
+{
+    struct job j = plans_job();
+
+    for (int m = 0; m < PLANS_N_MODELS; m++)
+        for (int k = 0; k < N_MESHES; k++)
+            for (int v = 0; v < 8; v++) {
+                j.mesh = meshes[k].mesh;
+                j.optimizer = v % 2 ? OPTIMIZER_ADAMW : v % 3 ? OPTIMIZER_MUON : OPTIMIZER_SOAP;
+                j.grad_accum = v / 2 % 2 ? 3 : 1;
+                j.grad_dtype = v / 4 ? DTYPE_FP32 : DTYPE_BF16;
+                j.reshard_never = v == 5;
+                j.overlap_refresh = v == 6;
+                j.sync_last = v == 3 || v == 7;
+                agree_on(plans_models[m], "mesh", &j, meshes[k].world, meshes[k].gpus, ALGO_AUTO);
+            }
+}
+END_TEST
+
+/* The formula and a program of other factors, or without one of its collectives, differ: each thing that moves is in both. */
+START_TEST(a_level_that_is_left_out_or_a_factor_that_is_off_is_seen)
+{
+    static const char *const others[] = {"p=4x1,g=4x1,os=4x4", "p=2x1,g=4x2,os=4x4",
+                                         "p=2x1,g=4x1,os=4x2", "p=2x1,g=2x1,os=4x4"};
+    struct job j = plans_job();
+    struct program prog, off;
+    struct plan p, q;
+    uint32_t n = 0;
+
+    arena_init(&a);
+    j.grad_accum = 3;
+    j.mesh = "p=2x1,g=4x1,os=4x4";
+    plans_make(&p, &a, "llama", "mesh", &j, 16, 4);
+    for (int k = 0; k < 4; k++) {
+        j.mesh = others[k];
+        plans_make(&q, &a, "llama", "mesh", &j, 16, 4);
+        plans_lower(&q, &a, &off);
+        MUST(contradicts(&p, &off), "%s is as good", others[k]);
+    }
+    j.mesh = "p=2x1,g=4x1,os=4x2"; /* and copies */
+    plans_make(&p, &a, "llama", "mesh", &j, 16, 4);
+    plans_lower(&p, &a, &prog);
+    ck_assert(!contradicts(&p, &prog));
+    for (uint32_t i = 0; i < prog.n_ops; i++) {
+        if (prog.ops[i].kind != OP_COLLECTIVE)
+            continue;
+        prog.ops[i].kind = OP_MARK;
+        MUST(contradicts(&p, &prog), "nobody misses %s", prog.ops[i].name);
+        prog.ops[i].kind = OP_COLLECTIVE;
+        n++;
+    }
+    /* two gathers, three levels of gradients, the refresh, a gather of matrices */
+    ck_assert_uint_eq(n, 2 + 3 + 1 + 1);
+    arena_release(&a);
 }
 END_TEST
 
@@ -170,8 +266,9 @@ END_TEST
  * two LayerNorms with bias, 4 vectors of 2: in all 4*4 + 2*4 + 8 + 8 = 40 elements, 32 in matrices. Two layers: 80. */
 static const char tiny[] = "block:layers=2,hidden=2,ffn=4,heads=1";
 
-static void expect(const char *layout, const struct job *j, uint32_t world, uint64_t forward,
-                   uint64_t backward, uint64_t optimizer, uint64_t refresh)
+static void expect_on(const char *layout, const struct job *j, uint32_t world,
+                      uint32_t gpus_per_node, uint64_t forward, uint64_t backward,
+                      uint64_t optimizer, uint64_t refresh)
 {
     const uint64_t want[PHASE_N] = {forward, backward, optimizer, refresh};
     uint64_t formula[PHASE_N], bytes[PHASE_N];
@@ -179,7 +276,7 @@ static void expect(const char *layout, const struct job *j, uint32_t world, uint
     struct plan p;
 
     arena_init(&a);
-    plans_make(&p, &a, tiny, layout, j, world, 8);
+    plans_make(&p, &a, tiny, layout, j, world, gpus_per_node);
     ck_assert_uint_eq(p.model.total_params, 80);
     ck_assert_uint_eq(p.model.matrix_params, 64);
     plans_lower(&p, &a, &prog);
@@ -192,6 +289,12 @@ static void expect(const char *layout, const struct job *j, uint32_t world, uint
              (unsigned long long)want[ph]);
     }
     arena_release(&a);
+}
+
+static void expect(const char *layout, const struct job *j, uint32_t world, uint64_t forward,
+                   uint64_t backward, uint64_t optimizer, uint64_t refresh)
+{
+    expect_on(layout, j, world, 8, forward, backward, optimizer, refresh);
 }
 
 /* ddp, W = 3, one bucket of 80 elements: all-reduce of ceil(80/3) = 27 elements of 2 bytes, 2*(W-1) = 4 times on 3
@@ -310,6 +413,28 @@ START_TEST(owner_by_hand)
 }
 END_TEST
 
+/* W = 4 in 2 nodes of 2, parameters in halves of a node, states in quarters: chunks of 20 elements a layer in halves
+ * (tests/layouts/test_hsdp.c); quarters of [2,2] and of vectors are 1 row of 1 row: as large as the halves, 20. A gather
+ * in a node is 20 elements of 2 bytes on every rank: 160; forward two, backward one. Reduction in a node: 160 a unit
+ * and micro-batch, to the states 20 elements to one other: 160 a unit once. The same back after the step. Matrices over
+ * all four: per layer six of 1 row of 2, one of 1 row of 4, 16 elements; 3 edges and 4 ranks, 2 bytes: 384 a layer. */
+START_TEST(mesh_by_hand)
+{
+    struct job j = plans_job();
+
+    j.mesh = "p=2x1,g=2x1,os=2x2";
+    expect_on("mesh", &j, 4, 2, 320, 160 + 320 + 320, 768, 320);
+    j.grad_accum = 3;
+    expect_on("mesh", &j, 4, 2, 960, 3 * (160 + 320) + 320, 768, 320);
+    j.mesh =
+        "p=2x1,g=2x2,os=2x2"; /* gradients over all at once: 3 edges of 20 elements on 4 ranks, 480 a unit */
+    expect_on("mesh", &j, 4, 2, 960, 3 * (160 + 960), 768, 320);
+    j.mesh =
+        "p=1x1,g=1x1,os=2x1"; /* whole until the last: halves, 160 a unit, and copies: 2 (2-1) 10 on 4, 160 a unit */
+    expect_on("mesh", &j, 4, 2, 0, 320 + 320, 256, 320);
+}
+END_TEST
+
 /* FSDP2's chunking (c16): 18 rows over 8 ranks are 3,3,3,3,3,3,0,0, and the wire carries 24; 9 rows are two each for
  * four ranks and one, so 16. hidden=18, ffn=18: q, k, v, o, down [18,18], up0, up1 [9,18], four vectors of 18:
  * 5*24*18 + 2*16*18 + 4*24 = 2832 elements. */
@@ -368,6 +493,8 @@ END_TEST
 
 SUITE_MAIN("layouts/bytes", formulas_equal_programs_for_every_layout_optimizer_world_and_model,
            formulas_equal_programs_for_every_bucket_and_dtype,
+           formulas_equal_programs_for_nested_factors,
+           a_level_that_is_left_out_or_a_factor_that_is_off_is_seen, mesh_by_hand,
            formulas_equal_programs_for_shard_groups, no_algorithm_but_padding_changes_the_total,
            padding_is_in_the_formula, ddp_by_hand, zero1_by_hand, zero1_owner_by_hand,
            zero2_by_hand, zero3_by_hand, one_gather_and_one_reduction_by_hand, owner_by_hand,

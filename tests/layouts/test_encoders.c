@@ -87,11 +87,11 @@ static void lives(const char *name, enum phase from, uint32_t unit, enum phase t
 
 START_TEST(what_is_carried_lives_from_its_maker_to_its_first_readers_backward)
 {
-    for (int l = 0; l < PLANS_N_LAYOUTS; l++)
+    for (uint32_t l = 0; plans_name(l); l++)
         for (int r = 0; r < 3; r++) {
             struct seen s;
 
-            lower(plans_t5, plans_layouts[l], (enum recompute)r);
+            lower(plans_t5, plans_name(l), (enum recompute)r);
             lives("act.encoded", PHASE_FORWARD, BRIDGE, PHASE_BACKWARD, BRIDGE + 1);
             lives("grad.encoded", PHASE_BACKWARD, LAST, PHASE_BACKWARD, BRIDGE);
             lives("act.bias", PHASE_FORWARD, 1, PHASE_BACKWARD, 1);

@@ -58,23 +58,23 @@ static void agree(const char *model, const char *layout, const struct job *j, ui
 START_TEST(formulas_equal_programs)
 {
     for (int m = 0; m < PLANS_N_MODELS; m++)
-        for (int l = 0; l < PLANS_N_GROUPS; l++)
+        for (uint32_t l = 0; plans_grouped(l); l++)
             for (int w = 0; w < PLANS_N_GROUP_WORLDS; w++)
                 for (int o = 0; o < OPTIMIZER_N; o++) {
                     struct job j = grouped(plans_group_worlds[w][1]);
 
                     j.optimizer = (enum optimizer)o;
-                    if (!plans_go_together(plans_groups[l], j.optimizer))
+                    if (!plans_go_together(plans_grouped(l), j.optimizer))
                         continue;
                     j.grad_accum = w % 2 ? 3 : 1;
                     j.grad_dtype = o % 2 ? DTYPE_FP32 : DTYPE_BF16;
-                    agree(plans_models[m], plans_groups[l], &j, plans_group_worlds[w][0],
+                    agree(plans_models[m], plans_grouped(l), &j, plans_group_worlds[w][0],
                           w % 3 ? 8 : 4);
                     j.reshard_never = true;
-                    agree(plans_models[m], plans_groups[l], &j, plans_group_worlds[w][0],
+                    agree(plans_models[m], plans_grouped(l), &j, plans_group_worlds[w][0],
                           w % 3 ? 8 : 4);
                     j.sync_last = true;
-                    agree(plans_models[m], plans_groups[l], &j, plans_group_worlds[w][0],
+                    agree(plans_models[m], plans_grouped(l), &j, plans_group_worlds[w][0],
                           w % 3 ? 8 : 4);
                 }
 }
@@ -243,16 +243,16 @@ static uint64_t resident(const struct program *p, uint32_t buffer, uint32_t rank
  * they are ddp's. */
 START_TEST(a_rank_holds_what_zero3_over_its_group_gives_it)
 {
-    for (int s = 0; s < 4; s++)
+    for (uint32_t s = 0; plans_grouped(s); s++)
         for (int w = 0; w < PLANS_N_GROUP_WORLDS; w++) {
             uint32_t world = plans_group_worlds[w][0], group = plans_group_worlds[w][1];
             struct job j = grouped(group), alone = plans_job();
-            const char *strategy = strchr(plans_groups[s], '+');
+            const char *strategy = strchr(plans_grouped(s), '+');
             struct program prog, of;
             struct plan p, q;
 
             arena_init(&a);
-            plans_make(&p, &a, "llama", plans_groups[s], &j, world, 8);
+            plans_make(&p, &a, "llama", plans_grouped(s), &j, world, 8);
             plans_make(&q, &a, "llama", group > 1 ? arena_printf(&a, "zero3%s", strategy) : "ddp",
                        &alone, group, 8);
             plans_lower(&p, &a, &prog);
@@ -278,7 +278,7 @@ END_TEST
 /* Loads of a plan repeat from group to group, and are those of zero3 over a group. */
 START_TEST(loads_repeat_from_group_to_group)
 {
-    for (int l = 0; l < PLANS_N_GROUPS; l++)
+    for (uint32_t l = 0; plans_grouped(l); l++)
         for (int w = 0; w < PLANS_N_GROUP_WORLDS; w++) {
             uint32_t world = plans_group_worlds[w][0], group = plans_group_worlds[w][1];
             struct job j = grouped(group), alone = plans_job();
@@ -287,8 +287,8 @@ START_TEST(loads_repeat_from_group_to_group)
             if (group == 1) /* zero3 of one rank is counted as cut in one part */
                 continue;
             arena_init(&a);
-            plans_make(&p, &a, "gpt2", plans_groups[l], &j, world, 8);
-            plans_make(&q, &a, "gpt2", arena_printf(&a, "zero3%s", strchr(plans_groups[l], '+')),
+            plans_make(&p, &a, "gpt2", plans_grouped(l), &j, world, 8);
+            plans_make(&q, &a, "gpt2", arena_printf(&a, "zero3%s", strchr(plans_grouped(l), '+')),
                        &alone, group, 8);
             plans_loads(&p, &a);
             plans_loads(&q, &a);
@@ -304,14 +304,14 @@ END_TEST
 /* Nothing is left to say: the same operations, groups and buffers as zero3's. */
 START_TEST(one_group_of_all_ranks_is_zero3)
 {
-    for (int l = 0; l < PLANS_N_GROUPS; l++) {
+    for (uint32_t l = 0; plans_grouped(l); l++) {
         struct job j = grouped(6), alone = plans_job();
         struct program prog, of;
         struct plan p, q;
 
         arena_init(&a);
-        plans_make(&p, &a, "llama", plans_groups[l], &j, 6, 4);
-        plans_make(&q, &a, "llama", arena_printf(&a, "zero3%s", strchr(plans_groups[l], '+')),
+        plans_make(&p, &a, "llama", plans_grouped(l), &j, 6, 4);
+        plans_make(&q, &a, "llama", arena_printf(&a, "zero3%s", strchr(plans_grouped(l), '+')),
                    &alone, 6, 4);
         plans_lower(&p, &a, &prog);
         plans_lower(&q, &a, &of);

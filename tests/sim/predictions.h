@@ -63,8 +63,12 @@ static inline void real_cluster(struct cluster *c)
 static inline void make(const char *model, const char *layout, const struct job *j, uint32_t world,
                         uint32_t gpn)
 {
+    struct job x = *j;
+
     arena_init(&a);
-    plans_make(&plan, &a, model, layout, j, world, gpn);
+    if (!x.mesh && !x.shard_group)
+        plans_fit(&x, layout, world, gpn, 3);
+    plans_make(&plan, &a, model, layout, &x, world, gpn);
     plans_lower(&plan, &a, &prog);
 }
 

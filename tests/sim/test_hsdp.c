@@ -141,20 +141,20 @@ static void bundled(const char *name, uint32_t world)
 
 START_TEST(one_group_of_all_ranks_takes_what_zero3_takes)
 {
-    for (int l = 0; l < PLANS_N_GROUPS; l++) {
+    for (uint32_t l = 0; plans_grouped(l); l++) {
         char name[32];
         struct prediction zero3;
         struct job j = plans_job();
 
         j.grad_accum = 2;
-        snprintf(name, sizeof(name), "zero3%s", strchr(plans_groups[l], '+'));
+        snprintf(name, sizeof(name), "zero3%s", strchr(plans_grouped(l), '+'));
         make("llama", name, &j, 16, 8);
         bundled("dgx-a100", 16);
         predict(false);
         zero3 = pr;
         arena_release(&a);
         j.shard_group = 16;
-        make("llama", plans_groups[l], &j, 16, 8);
+        make("llama", plans_grouped(l), &j, 16, 8);
         bundled("dgx-a100", 16);
         predict(false);
         ck_assert_int_eq(pr.step_ps, zero3.step_ps);
@@ -222,13 +222,13 @@ END_TEST
 
 START_TEST(folded_equals_unfolded)
 {
-    for (int l = 0; l < PLANS_N_GROUPS; l++)
+    for (uint32_t l = 0; plans_grouped(l); l++)
         for (int w = 0; w < PLANS_N_GROUP_WORLDS; w++) {
             struct job j = plans_job();
 
             j.shard_group = plans_group_worlds[w][1];
             j.grad_accum = 1 + (uint64_t)w % 2;
-            fold_and_unfold(w % 2 ? "moe" : "llama", plans_groups[l], &j, plans_group_worlds[w][0],
+            fold_and_unfold(w % 2 ? "moe" : "llama", plans_grouped(l), &j, plans_group_worlds[w][0],
                             "aws-p4d");
         }
 }
