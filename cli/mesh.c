@@ -6,14 +6,11 @@
 
 #include <inttypes.h>
 
-static int compare(const struct plan *plan, const char *text, struct err *e)
+static int compare(const struct plan *plan, const struct factor says[COMPONENT_N],
+                   const bool said[COMPONENT_N], struct err *e)
 {
     static const char *const keys[COMPONENT_N] = {"p", "g", "os"};
-    struct factor says[COMPONENT_N];
-    bool said[COMPONENT_N];
 
-    if (mesh_parse(text, says, said, e))
-        return -1;
     for (int c = 0; c < COMPONENT_N; c++) {
         const struct factor *has = &plan->factor[c];
 
@@ -26,19 +23,25 @@ static int compare(const struct plan *plan, const char *text, struct err *e)
     return 0;
 }
 
-int mesh_check(const struct opts *o, const struct plan *plan, struct err *e)
+int mesh_check(const struct opts *o, const struct plan *plan, bool taken, struct err *e)
 {
     const struct opt_val *v = opts_get(o, "mesh");
     struct plan placed = *plan;
+    struct factor says[COMPONENT_N];
+    bool said[COMPONENT_N];
     struct arena a;
     int status;
 
     if (!v->set)
         return 0;
     arena_init(&a);
-    status = layout_place(&placed, &a, e) || compare(&placed, v->text, e)
-                 ? err_prefix(e, "%s %s", opts_said(o, "mesh").s, v->text)
-                 : 0;
+    status = mesh_parse(v->text, says, said, e);
+    if (!status && layout_place(&placed, &a, e)) /* where the factors are not its, others say why */
+        status = !taken || (placed.layout && layout_find(placed.layout)->nested) ? -1 : 0;
+    else if (!status && !taken)
+        status = compare(&placed, says, said, e);
+    if (status)
+        err_prefix(e, "%s %s", opts_said(o, "mesh").s, v->text);
     arena_release(&a);
     return status;
 }

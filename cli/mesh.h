@@ -5,8 +5,9 @@
 #include "core/opts.h"
 #include "model/plan/plan.h"
 
-/* `plan` is ready for layout_place(). Nothing where --mesh is not given. ERR_INVALID: no list of p=AxB, g=AxB, os=AxB, a key
- * twice, another factor than the layout's. */
-int mesh_check(const struct opts *o, const struct plan *plan, struct err *e);
+/* `plan` is ready for layout_place(). Nothing where --mesh is not given. `taken`: one of the command's layouts takes factors, and
+ * the others have their own. ERR_INVALID: no list of p=AxB, g=AxB, os=AxB, a key twice, factors that do not nest or that the
+ * machine does not have, another factor than the layout's. */
+int mesh_check(const struct opts *o, const struct plan *plan, bool taken, struct err *e);
 
 #endif

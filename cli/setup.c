@@ -219,7 +219,7 @@ int setup_plan(const struct setup *s, uint64_t nodes, const char *layout, struct
         return -1;
     if (s->some_take_mesh)
         j->mesh = opts_get(s->opts, "mesh")->text;
-    else if (mesh_check(s->opts, plan, e))
+    if (mesh_check(s->opts, plan, s->some_take_mesh, e))
         return -1;
     j->bucket_bytes =
         opts_get(s->opts, "bucket")->set ? opts_get(s->opts, "bucket")->u64 : job_default_bucket(j);

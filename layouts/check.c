@@ -180,14 +180,20 @@ static int check_options(const struct plan *plan, const struct plan *want, struc
 
     if (plan_check_job(plan, e))
         return -1;
-    for (size_t i = 0; (o = job_option_at(i)); i++)
-        if (!job_option_same(o, &plan->job, &want->job))
-            return err_set(
+    for (size_t i = 0; (o = job_option_at(i)); i++) {
+        if (job_option_same(o, &plan->job, &want->job))
+            continue;
+        if (!job_option_is_neutral(o, &want->job))
+            return err_set(e, ERR_INVALID, "job has %s, but layout '%s' has %s",
+                           job_option_show(o, &plan->job).s, want->layout_full,
+                           job_option_show(o, &want->job).s);
+        return err_set(
                 e, ERR_INVALID,
                 "job has %s, which has no effect on layout '%s' with %s and this model on %" PRIu32
                 " GPUs",
                 job_option_show(o, &plan->job).s, want->layout_full,
                 optimizer_name(plan->job.optimizer), plan->job.gpus);
+    }
     return 0;
 }
 

@@ -153,7 +153,7 @@ int layout_place(struct plan *plan, struct arena *a, struct err *e)
     if (layout_groups(l, &plan->job, plan->cluster.gpus_per_node, &plan->job.shard_group, e))
         return -1;
     if (set_factors(plan, l, a, e) || placement_set_mesh(plan, e))
-        return err_prefix(e, "mesh");
+        return err_prefix(e, "layout '%s'", l->name);
     plan->place = ARENA_NEW(a, struct placement, m->n_tensors);
     for (uint32_t i = 0; i < m->n_tensors; i++) {
         const struct tensor *t = &m->tensors[i];

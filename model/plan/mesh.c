@@ -7,24 +7,33 @@
 #include <string.h>
 
 static const char *const keys[] = {"p", "g", "os"};
+enum { MAX_FACTOR = 65535 }; /* the product of two is a uint32_t */
 
-static int parse_one(const char *text, size_t len, struct factor *f)
+/* Digits and nothing else; more than any machine has is MAX_FACTOR + 1. Returns what follows, NULL: no digit. */
+static const char *parse_number(const char *at, uint32_t *n)
 {
-    char one[40], tail;
+    const char *start = at;
 
-    if (len >= sizeof(one))
-        return -1;
-    memcpy(one, text, len);
-    one[len] = 0;
+    for (*n = 0; *at >= '0' && *at <= '9'; at++)
+        *n = (uint32_t)num_min(*n * 10 + (uint32_t)(*at - '0'), MAX_FACTOR + 1);
+    return at > start ? at : NULL;
+}
+
+/* "p=AxB" up to a comma or the end: the index of its key and what follows, or -1. */
+static int parse_one(const char *text, struct factor *x, const char **end)
+{
     for (int k = 0; k < 3; k++) {
         size_t n = strlen(keys[k]);
-        struct factor x;
+        const char *at;
 
-        if (!strncmp(one, keys[k], n) && one[n] == '=' &&
-            sscanf(one + n + 1, "%" SCNu32 "x%" SCNu32 "%c", &x.in_node, &x.nodes, &tail) == 2) {
-            f[k] = x;
-            return k;
-        }
+        if (strncmp(text, keys[k], n) != 0 || text[n] != '=')
+            continue;
+        at = parse_number(text + n + 1, &x->in_node);
+        at = at && *at == 'x' ? parse_number(at + 1, &x->nodes) : NULL;
+        if (!at || (*at && *at != ','))
+            return -1;
+        *end = at;
+        return k;
     }
     return -1;
 }
@@ -33,13 +42,16 @@ int mesh_parse(const char *text, struct factor f[3], bool said[3], struct err *e
 {
     memset(said, 0, 3 * sizeof(*said));
     for (const char *at = text;; at++) {
-        size_t len = strcspn(at, ",");
-        int k = parse_one(at, len, f);
+        struct factor x;
+        int k = parse_one(at, &x, &at);
 
         if (k < 0 || said[k])
             return err_set(e, ERR_INVALID, "expected p=AxB,g=AxB,os=AxB, each once at most");
+        if (num_min(x.in_node, x.nodes) == 0 || num_max(x.in_node, x.nodes) > MAX_FACTOR)
+            return err_set(e, ERR_INVALID, "%s: expected numbers from 1 to %d", keys[k],
+                           MAX_FACTOR);
         said[k] = true;
-        at += len;
+        f[k] = x;
         if (!*at)
             return 0;
     }

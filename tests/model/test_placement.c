@@ -272,7 +272,54 @@ START_TEST(factors_that_do_not_nest_are_refused_by_the_rule_they_break)
 }
 END_TEST
 
-SUITE_MAIN("model/placement", parts_of_parts_by_hand, parts_share_out_every_tensor_and_nest,
-           owners_have_all_or_nothing, groups_are_the_ranks_that_differ_in_the_axes_alone,
+/* Digits alone, and no number that a uint32_t could not hold. */
+START_TEST(texts_of_factors)
+{
+    static const char *const good[] = {"p=1x1",   "os=8x2,p=8x1", "g=65535x65535",
+                                       "p=08x01", "os=2x1",       "p=1x1,g=2x1,os=2x3"};
+    static const struct {
+        const char *text, *says;
+    } bad[] = {{"", "expected p=AxB"},
+               {"p", "expected p=AxB"},
+               {"p=", "expected p=AxB"},
+               {"p=8", "expected p=AxB"},
+               {"p=8x", "expected p=AxB"},
+               {"p=x8", "expected p=AxB"},
+               {"p=8x1x1", "expected p=AxB"},
+               {"p=8x1,", "expected p=AxB"},
+               {",p=8x1", "expected p=AxB"},
+               {"p=8x1,,g=8x1", "expected p=AxB"},
+               {"p=8x1,p=8x1", "each once at most"},
+               {"P=8x1", "expected p=AxB"},
+               {"o=8x1", "expected p=AxB"},
+               {"p= 8x1", "expected p=AxB"},
+               {"p=8 x1", "expected p=AxB"},
+               {"p=-8x1", "expected p=AxB"},
+               {"p=+8x1", "expected p=AxB"},
+               {"p=8x1g=8x1", "expected p=AxB"},
+               {"p=0x1", "p: expected numbers from 1"},
+               {"g=1x0", "g: expected numbers from 1"},
+               {"os=65536x1", "os: expected numbers from 1 to 65535"},
+               {"p=1x4294967297", "p: expected numbers from 1"},
+               {"p=99999999999999999999x1", "p: expected numbers from 1"}};
+    struct factor f[3] = {{7, 7}, {7, 7}, {7, 7}};
+    struct err e;
+    bool said[3];
+
+    for (size_t i = 0; i < sizeof(good) / sizeof(good[0]); i++)
+        MUST(!mesh_parse(good[i], f, said, &e), "%s: %s", good[i], e.msg);
+    ck_assert(f[0].in_node == 1 && f[1].in_node == 2 && f[2].in_node == 2 && f[2].nodes == 3);
+    ck_assert(said[0] && said[1] && said[2]);
+    for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+        e.msg[0] = 0;
+        MUST(mesh_parse(bad[i].text, f, said, &e) && strstr(e.msg, bad[i].says), "'%s': %s",
+             bad[i].text, e.msg);
+    }
+}
+END_TEST
+
+SUITE_MAIN("model/placement", texts_of_factors, parts_of_parts_by_hand,
+           parts_share_out_every_tensor_and_nest, owners_have_all_or_nothing,
+           groups_are_the_ranks_that_differ_in_the_axes_alone,
            distinct_ranks_hold_what_any_rank_holds,
            factors_that_do_not_nest_are_refused_by_the_rule_they_break)
