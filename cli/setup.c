@@ -217,8 +217,6 @@ int setup_plan(const struct setup *s, uint64_t nodes, const char *layout, struct
     if (resolve_size(s, nodes, j, e) || resolve_batch(s, j, e) ||
         cluster_resize(&plan->cluster, j->nodes, e))
         return -1;
-    if (s->some_take_mesh)
-        j->mesh = opts_get(s->opts, "mesh")->text;
     if (mesh_check(s->opts, plan, s->some_take_mesh, e))
         return -1;
     j->bucket_bytes =

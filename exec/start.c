@@ -95,6 +95,27 @@ static size_t reduced_bytes(const struct exec_run *r)
     return dtype_bytes(r->plan->job.grad_dtype, r->p->model->total_params);
 }
 
+/* Collectives that can be predicted and are not run here: on quantised wires, or of what the program does not name. */
+static int check_collectives(const struct program *p, struct err *e)
+{
+    for (uint32_t i = 0; i < p->n_ops; i++) {
+        const struct collective *k = &p->ops[i].coll;
+
+        if (p->ops[i].kind != OP_COLLECTIVE)
+            continue;
+        if (k->wire.block || k->wire.dtype > DTYPE_FP16)
+            return err_set(e, ERR_UNSUPPORTED,
+                           "'%s' travels as %s: exec runs collectives of fp32, bf16 and fp16",
+                           p->ops[i].name, dtype_name(k->wire.dtype));
+        if (!k->interleaved &&
+            (k->moved.from_buffer == PROGRAM_NONE || k->moved.to_buffer == PROGRAM_NONE))
+            return err_set(e, ERR_UNSUPPORTED,
+                           "'%s' does not say what it moves, so exec cannot run it",
+                           p->ops[i].name);
+    }
+    return 0;
+}
+
 int exec_init(struct exec_run *r, const struct plan *plan, const struct program *p,
               struct backend *b, const struct run_options *o, struct err *e)
 {
@@ -112,7 +133,7 @@ int exec_init(struct exec_run *r, const struct plan *plan, const struct program 
     if (b->t->size != p->world)
         return err_set(e, ERR_INVALID, "the plan is for %u ranks, this job has %u", p->world,
                        b->t->size);
-    if (exec_job(j, e) || graph_trains(&plan->model, j->seq_len, e))
+    if (exec_job(j, e) || graph_trains(&plan->model, j->seq_len, e) || check_collectives(p, e))
         return -1;
     r->place = placement_index(plan, STATE, b->t->rank);
     held_init(&r->held, plan, p, b->t->rank, &r->arena);

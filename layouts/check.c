@@ -188,11 +188,11 @@ static int check_options(const struct plan *plan, const struct plan *want, struc
                            job_option_show(o, &plan->job).s, want->layout_full,
                            job_option_show(o, &want->job).s);
         return err_set(
-                e, ERR_INVALID,
-                "job has %s, which has no effect on layout '%s' with %s and this model on %" PRIu32
-                " GPUs",
-                job_option_show(o, &plan->job).s, want->layout_full,
-                optimizer_name(plan->job.optimizer), plan->job.gpus);
+            e, ERR_INVALID,
+            "job has %s, which has no effect on layout '%s' with %s and this model on %" PRIu32
+            " GPUs",
+            job_option_show(o, &plan->job).s, want->layout_full,
+            optimizer_name(plan->job.optimizer), plan->job.gpus);
     }
     return 0;
 }

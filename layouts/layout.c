@@ -86,16 +86,39 @@ int layout_groups(const struct layout *l, const struct job *j, uint32_t gpus_per
     return 0;
 }
 
+/* What a job's mesh leaves out: a node's GPUs of the states' for parameters, the same for gradients. */
+static void fill_factors(struct factor f[COMPONENT_N], const bool said[COMPONENT_N])
+{
+    if (!said[PARAM])
+        f[PARAM] = said[GRAD] ? f[GRAD] : (struct factor){f[STATE].in_node, 1};
+    if (!said[GRAD])
+        f[GRAD] = f[PARAM];
+}
+
+/* Is a component cut? By what the job's mesh says, where the layout takes one. */
+static bool cuts(const struct layout *l, const struct job *j, enum component c)
+{
+    struct factor f[COMPONENT_N] = {{2, 1}, {2, 1}, {2, 1}}; /* all: more than one */
+    bool said[COMPONENT_N];
+    struct err e;
+
+    if (!l->nested || !j->mesh || mesh_parse(j->mesh, f, said, &e))
+        return l->cut[c];
+    fill_factors(f, said);
+    return factor_ranks(f[c]) > 1;
+}
+
 struct job_use layout_use(const struct layout *l, enum strategy s, const struct job *j,
                           const struct model *m)
 {
     return (struct job_use){.job = j,
                             .model = m,
                             .strategy = s,
-                            .gathers_params = l->cut[PARAM],
+                            .gathers_params = cuts(l, j, PARAM),
                             .has_buckets = layout_has_buckets(l, s),
                             .refreshes = layout_refreshes(l),
-                            .may_sync_last = layout_may_sync_last(l),
+                            .may_sync_last =
+                                layout_may_sync_last(l) && cuts(l, j, PARAM) && cuts(l, j, GRAD),
                             .one_rank = j->gpus == 1};
 }
 
@@ -128,10 +151,7 @@ static int set_factors(struct plan *plan, const struct layout *l, struct arena *
     }
     if (plan->job.mesh && mesh_parse(plan->job.mesh, f, said, e))
         return -1;
-    if (!said[PARAM])
-        f[PARAM] = said[GRAD] ? f[GRAD] : (struct factor){f[STATE].in_node, 1};
-    if (!said[GRAD])
-        f[GRAD] = f[PARAM];
+    fill_factors(f, said);
     plan->job.mesh = arena_printf(a, "p=%ux%u,g=%ux%u,os=%ux%u", f[PARAM].in_node, f[PARAM].nodes,
                                   f[GRAD].in_node, f[GRAD].nodes, f[STATE].in_node, f[STATE].nodes);
     return 0;

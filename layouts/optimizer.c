@@ -515,6 +515,9 @@ static uint32_t cut_gather(struct lower *l, const struct matrix_step *s, uint32_
     if (!optimizer_has_momentum(l) && !l->move.full_grads)
         optimizer_gradients(l, id, OPERAND_WHOLE);
     optimizer_operand(l, id, buffer, OPERAND_WHOLE, ACCESS_ADD);
+    l->p->ops[id].coll.moved.from = STATE;
+    l->p->ops[id].coll.moved.to = WHOLE;
+    moves(l, id, buffer, buffer);
     return id;
 }
 

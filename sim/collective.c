@@ -156,6 +156,8 @@ static double mean_amount(const struct coll_cache *k, const struct amounts *a, e
 {
     double n = k->first < k->p->world ? a->n_only : coll_instances(&k->fabric, r), sum = 0;
 
+    if (!a->n_only)
+        return a->every;
     for (uint32_t i = 0; i < a->n_only; i++)
         sum += a->only[i].amount;
     return n > 0 ? (sum + a->every * (n - a->n_only)) / n : 0;

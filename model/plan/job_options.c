@@ -152,7 +152,7 @@ static const struct job_option job_options[] = {
     {.opt = {.name = "mesh", TEXT("p=AxB,..."), .dflt_note = "from the layout",
              .help = "sharding factors of parameters, gradients and states, each GPUs in a node x "
                      "nodes: layout mesh takes them, other layouts must have them"},
-     .group = GROUP_LAYOUT, AT(mesh), USE(always), READ(with_size), .exec = EXEC_ALL,
+     .group = GROUP_LAYOUT, AT(mesh), USE(always), .exec = EXEC_ALL,
      .band = BAND_BESIDE},
     {.opt = {.name = "shard-group", .type = OPT_COUNT, .meta = "G",
              .dflt_note = "from the layout", .min = 1, .max = CLUSTER_MAX_RANKS,

@@ -97,7 +97,9 @@ struct job_text job_use_head(const struct job_use *u)
 
 struct job_text job_use_sync_last(const struct job_use *u)
 {
-    return u->may_sync_last ? used : because("only zero3, hsdp and mics can leave out reductions");
+    return u->may_sync_last
+               ? used
+               : because("only layouts that cut parameters and gradients can leave out reductions");
 }
 
 struct job_text job_use_several_ranks(const struct job_use *u)
@@ -107,7 +109,8 @@ struct job_text job_use_several_ranks(const struct job_use *u)
 
 struct job_text job_use_refresh(const struct job_use *u)
 {
-    return u->refreshes ? used : because("only zero1 and zero2 refresh parameters");
+    return u->refreshes ? used
+                        : because("only zero1 and zero2 gather updated parameters beside forward");
 }
 
 struct job_text job_option_unused(const struct job_option *o, const struct job_use *u)

@@ -91,4 +91,35 @@ START_TEST(a_host_that_waits_has_one_queue)
 }
 END_TEST
 
-SUITE_MAIN("exec/calls", every_broadcast_is_a_call, a_host_that_waits_has_one_queue)
+/* What can be predicted and is not run is refused before the first step, by the name of the operation. */
+START_TEST(a_wire_that_exec_does_not_have_is_refused)
+{
+    static const struct wire wires[] = {
+        {.dtype = DTYPE_INT8}, {DTYPE_BF16, 256, DTYPE_FP16}, {DTYPE_INT4, 128, DTYPE_FP32}};
+
+    for (size_t k = 0; k < sizeof(wires) / sizeof(wires[0]); k++) {
+        struct setting s = small("block", "zero3+gather", 2);
+        struct outcome x = {.steps = 1, .o = {.seed = 1, .ordered = true, .lr = 0.02}};
+        struct plan plan;
+        struct program p;
+        struct arena a;
+        struct err e = {0};
+
+        arena_init(&a);
+        plans_make(&plan, &a, s.model, s.layout, &s.job, 2, 4);
+        plans_lower(&plan, &a, &p);
+        x.plan = &plan;
+        x.p = &p;
+        for (uint32_t i = 0; i < p.n_ops; i++)
+            if (!strcmp(p.ops[i].name, "gather.forward"))
+                p.ops[i].coll.wire = wires[k];
+        ck_assert_int_eq(threads_run(2, one_rank, &x, &e), -1);
+        MUST(strstr(e.msg, "'gather.forward' travels as"), "%s", e.msg);
+        release(&x);
+        arena_release(&a);
+    }
+}
+END_TEST
+
+SUITE_MAIN("exec/calls", every_broadcast_is_a_call, a_host_that_waits_has_one_queue,
+           a_wire_that_exec_does_not_have_is_refused)
