@@ -114,6 +114,20 @@ static const char *via(struct metric_source *s)
                                                   : way;
 }
 
+/* As plan files have it. */
+static cJSON *mesh(const struct plan *plan)
+{
+    static const char *const keys[COMPONENT_N] = {"p", "g", "os"};
+    cJSON *o = json_new_object(), *pair;
+
+    for (int c = 0; c < COMPONENT_N; c++) {
+        pair = json_add_array(o, keys[c]);
+        json_add_u64(pair, NULL, plan->factor[c].in_node);
+        json_add_u64(pair, NULL, plan->factor[c].nodes);
+    }
+    return o;
+}
+
 static cJSON *memory_parts(const struct evaluation *x)
 {
     cJSON *o = json_new_object();
@@ -328,4 +342,11 @@ void metric_print_views(const struct evaluation *x, size_t n, enum table_format 
         strbuf_puts(out, "\n");
         metric_table_release(&t);
     }
+    for (size_t i = 0; i < n; i++)
+        if (x[i].plan->job.mesh)
+            strbuf_printf(
+                out,
+                "%s: %s, GPUs in a node x nodes that parameters, gradients and states are "
+                "cut over.\n",
+                x[i].plan->job.layout, x[i].plan->job.mesh);
 }

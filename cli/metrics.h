@@ -91,6 +91,7 @@ struct metric {
     X(time_ms, NULL, JSON, 0, ROWS, tree(by_category(x->p.time_ps)))                               \
     X(path_ms, NULL, JSON, 0, ROWS, tree(by_category(x->p.path_ps)))                               \
     X(wait_ms, NULL, JSON, 0, ROWS, tree(by_limit(&x->p)))                                         \
+    X(mesh, NULL, JSON, 0, ROWS, tree(mesh(x->plan)))                                              \
     /* of the tables that people read */                                                           \
     X(gb_intra, "GB: node", FIXED, 1, VIEWS, number((double)x->p.bytes_max.sent_intra / 1e9))      \
     X(gb_inter, "between", FIXED, 1, VIEWS, number((double)x->p.bytes_max.sent_inter / 1e9))       \

@@ -102,7 +102,7 @@ static bool cuts(const struct layout *l, const struct job *j, enum component c)
     bool said[COMPONENT_N];
     struct err e;
 
-    if (!l->nested || !j->mesh || mesh_parse(j->mesh, f, said, &e))
+    if (!l->nested || !j->mesh || j->gpus == 1 || mesh_parse(j->mesh, f, said, &e))
         return l->cut[c];
     fill_factors(f, said);
     return factor_ranks(f[c]) > 1;
