@@ -37,8 +37,15 @@ bool layout_tail_is_owned(const struct plan *plan, uint32_t unit)
 
 bool layout_has_groups(const struct layout *l, enum optimizer o)
 {
-    return l->groups == GROUPS_NODE ||
-           (l->groups == GROUPS_ELEMENTWISE && !optimizer_row(o)->matrices);
+    switch (l->groups) {
+    case GROUPS_NONE:
+        return false;
+    case GROUPS_ELEMENTWISE:
+        return !optimizer_row(o)->matrices;
+    case GROUPS_NODE:
+        return true;
+    }
+    BUG_ON(true);
 }
 
 bool layout_has_buckets(const struct layout *l, enum strategy s)
@@ -157,6 +164,32 @@ static int set_factors(struct plan *plan, const struct layout *l, struct arena *
     return 0;
 }
 
+/* What a row may say that nothing lowers. */
+static int check_row(const struct layout *l, struct err *e)
+{
+    bool cuts = false, copies = l->groups == GROUPS_NODE || l->nested;
+    const char *why = NULL;
+
+    for (int c = 0; c < COMPONENT_N; c++) {
+        cuts |= l->cut[c];
+        if (c && l->cut[c - 1] && !l->cut[c])
+            why = "what is cut more is cut no less later: parameters, gradients, states";
+    }
+    if (cuts != (l->rule == PLACE_CHUNK || l->rule == PLACE_FLAT))
+        why = "rows and flat slices are of what is cut";
+    if (l->rule == PLACE_FLAT && (l->cut[PARAM] || copies))
+        why = "parameters in flat slices are not gathered";
+    if (l->nested && (l->groups != GROUPS_NONE || l->buckets || !l->cut[PARAM] ||
+                      l->allowed != 1u << STRATEGY_GATHER))
+        why = "nested factors take no groups, no buckets, and +gather alone";
+    if (copies && l->level_stream != STREAM_REDUCE && l->level_stream != STREAM_ALL_REDUCE)
+        why = "the sum over copies runs on the reduce or the all-reduce stream";
+    if (!(l->allowed & 1u << l->strategy))
+        why = "its strategy is not allowed";
+    return why ? err_set(e, ERR_UNSUPPORTED, "layout '%s' is not implemented: %s", l->name, why)
+               : 0;
+}
+
 int layout_place(struct plan *plan, struct arena *a, struct err *e)
 {
     const struct layout *l;
@@ -165,7 +198,8 @@ int layout_place(struct plan *plan, struct arena *a, struct err *e)
     uint32_t unit = MODEL_NONE;
 
     if (layout_resolve(plan->job.layout, plan->job.optimizer, a, &l, &plan->strategy,
-                       &plan->layout_full, e))
+                       &plan->layout_full, e) ||
+        check_row(l, e))
         return -1;
     plan->layout = l->name;
     plan->world = plan->job.gpus;

@@ -179,6 +179,8 @@ static axis_set cut_axes(const struct mesh *m, axis_set over)
     return over;
 }
 
+_Static_assert(COMPONENT_N == 3, "each component has axes of its own");
+
 int placement_set_mesh(struct plan *p, struct err *e)
 {
     static const enum axis first[COMPONENT_N] = {AXIS_D0, AXIS_D1, AXIS_D2};

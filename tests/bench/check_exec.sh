@@ -40,5 +40,22 @@ for optimizer in adamw shampoo soap; do
         one "$layout $optimizer" "$layout" --optimizer $optimizer
     done
 done
+# nested factors, on the numbers of ranks that they divide: in a node, over nodes, gradients in both directions, copies
+every=$ranks
+meshes() { # ranks factors...
+    case " $every " in *" $1 "*) ranks=$1 ;; *) return ;; esac
+    shift
+    for mesh; do
+        for optimizer in muon adamw shampoo soap; do
+            one "$ranks ranks, $mesh $optimizer" mesh --mesh "$mesh" --optimizer $optimizer
+        done
+    done
+}
+echo
+echo "mesh"
+meshes 1 p=1x1,g=1x1,os=1x1
+meshes 3 p=1x1,g=3x1,os=3x1
+meshes 4 p=1x1,g=2x1,os=4x1 p=2x1,g=2x1,os=2x1
+meshes 8 p=4x1,g=4x1,os=4x2 p=2x1,g=4x2,os=4x2 p=2x1,g=2x1,os=4x1 p=1x1,g=1x1,os=2x2 p=4x2,g=4x2,os=4x2
 echo "$passed passed, $failed failed, $skipped skipped"
 [ "$failed" = 0 ]

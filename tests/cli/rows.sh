@@ -8,7 +8,7 @@ passed=0 failed=0
 work=$(mktemp -d "${TMPDIR:-/tmp}/ballast-rows.XXXXXX") || exit 1
 trap 'rm -rf "$work"' EXIT
 trap 'exit 1' HUP INT TERM
-mkdir -p "$work/model/tensors" "$work/model/plan" || exit 1
+mkdir -p "$work/model/tensors" "$work/model/plan" "$work/model/program" "$work/layouts" || exit 1
 
 good() { passed=$((passed + 1)); }
 bad() {
@@ -24,7 +24,7 @@ compiles() { # source: with the headers in $work before the tree's
 planted() { # header pattern line name source...
     header=$1 pattern=$2 line=$3 name=$4
     shift 4
-    rm -f "$work"/model/*/*
+    rm -f "$work"/*/*.h "$work"/*/*/*.h
     for source; do
         compiles "$source" && good || bad "$source does not compile as it is"
     done
@@ -47,6 +47,16 @@ planted model/plan/job.h 'X(FRAMEWORK_MEGATRON, "megatron")' '    X(FRAMEWORK_PL
     model/plan/frameworks.c sim/framework.c
 planted model/plan/plan.h 'X(STRATEGY_GATHER, "gather")' '    X(STRATEGY_PLANTED, "planted") \' STRATEGY_PLANTED \
     layouts/names.c layouts/loads.c
+planted model/program/program.h 'COLL_RECV,' '    COLL_PLANTED,' COLL_PLANTED model/program/direct.c model/program/traffic.c \
+    sim/call.c sim/collective.c sim/nccl.c exec/collective.c exec/move.c
+planted model/plan/plan.h 'PLACE_CHUNK, /*' '    PLACE_PLANTED,' PLACE_PLANTED model/plan/placement.c
+planted layouts/layout.h 'GROUPS_NODE,   ' '    GROUPS_PLANTED,' GROUPS_PLANTED layouts/layout.c
+# a component is an enumerator on a line with others
+mkdir -p "$work/model/plan" && sed 's/GRAD, STATE, COMPONENT_N/GRAD, STATE, PLANTED, COMPONENT_N/' model/plan/plan.h >"$work/model/plan/plan.h"
+for source in model/plan/placement.c layouts/loads.c; do
+    if compiles $source; then bad "$source compiles with another component"; else good; fi
+done
+rm -f "$work"/*/*.h "$work"/*/*/*.h
 
 # Who names an optimizer: the list and the rows, exec's table of functions, and data (what was measured, and with what).
 grep -nE 'OPTIMIZER_(MUON|NORMUON|SHAMPOO|SOAP|ADAMW|LION)' model/*/*.[ch] layouts/*.[ch] planner/*.[ch] sim/*.[ch] exec/*.[ch] \

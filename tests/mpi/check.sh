@@ -44,6 +44,16 @@ for layout in hsdp+owner hsdp+gather mics+owner hsdp+gather-once; do
 done
 plan p.json 8 hsdp --gpus-per-node 4 --shard-group 4 && on 8 "$work/p.json" --check --steps 2
 if [ "$status" = 0 ] && grep -q '^check: within [0-9]* ulp' "$work/out"; then good; else bad 'hsdp+stock on 8 ranks in groups of 4'; fi
+# nested factors: in a node, over nodes, gradients inside a node and over nodes, copies, whole gradients
+for mesh in p=4x1,g=4x1,os=4x2 p=2x1,g=4x2,os=4x2 p=2x1,g=2x1,os=4x1 p=1x1,g=1x1,os=2x2; do
+    for optimizer in muon adamw; do
+        plan p.json 8 mesh --gpus-per-node 4 --mesh $mesh --grad-accum 2 --optimizer $optimizer || { bad "plan $mesh"; continue; }
+        on 8 "$work/p.json" --check --steps 2
+        verdict "mesh $mesh with $optimizer"
+    done
+done
+plan p.json 8 mesh --gpus-per-node 4 --mesh p=2x1,g=2x1,os=4x1 && on 8 "$work/p.json" --check --steps 1 --plant sum:1
+if [ "$status" = 1 ] && grep -q '^check: DIFFERS' "$work/out"; then good; else bad "a sum under mesh: status $status"; fi
 # several micro-batches: reduced one by one where gradients are cut, and then by the reference too
 for layout in zero1-owner zero2 zero2-owner owner zero3+gather zero3+gather-once zero3+alltoall; do
     for accum in 2 3; do
