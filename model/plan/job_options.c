@@ -149,7 +149,8 @@ static const struct job_option job_options[] = {
     {.opt = {.name = "objective", .type = OPT_LIST, .choices = assign_objective_names,
              .dflt = "flops,bytes", .help = "what the planner minimises, in order"},
      .group = GROUP_OWNERS, AT(objective), USE(owners), .always = true, .exec = EXEC_ALL},
-    {.opt = {.name = "mesh", TEXT("p=AxB,..."), .dflt_note = "from the layout",
+    {.opt = {.name = "mesh", TEXT("p=AxB,..."),
+             .dflt_note = "the layout's; of mesh p a node, g as p, os all",
              .help = "sharding factors of parameters, gradients and states, each GPUs in a node x "
                      "nodes: layout mesh takes them, other layouts must have them"},
      .group = GROUP_LAYOUT, AT(mesh), USE(always), .exec = EXEC_ALL,
