@@ -190,7 +190,9 @@ static struct layout_reference reference(const struct setting *s, struct mesh *m
         level[2] = AXES(AXIS_D3);
         if (factor_ranks(f[1]) == 1)
             level[0] = AXES(AXIS_D2), level[1] = 0;
-        ref.every_micro = factor_ranks(f[1]) > 1 && s->job.grad_accum > 1 && !s->job.sync_last;
+        /* parameters that are whole leave no gradients out: they were zero2's */
+        ref.every_micro = factor_ranks(f[1]) > 1 && s->job.grad_accum > 1 &&
+                          !(s->job.sync_last && factor_ranks(f[0]) > 1);
     } else {
         mesh_neighbours(mesh, s->world, AXIS_D0, groups);
     }
