@@ -3,6 +3,7 @@
 #include "layouts/layout.h"
 #include "model/plan/frameworks.h"
 #include "model/plan/optimizers.h"
+#include "model/plan/segment_algo.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -60,17 +61,17 @@ static void try_it(struct search *s, struct plan *plan, bool what_if, const char
     arena_release(&a);
 }
 
-/* Padded is a baseline, which the simulator does not choose either. */
+/* Not baselines, which the simulator does not choose either. */
 static void try_gathers(struct search *s)
 {
     const struct evaluation *base = s->out->base;
 
     if (base->plan->strategy != STRATEGY_OWNER || base->p.gather_algo == ALGO_AUTO)
         return;
-    for (int k = ALGO_AUTO + 1; k < ALGO_PADDED; k++) {
+    for (int k = ALGO_AUTO + 1; k < ALGO_N; k++) {
         struct plan p = again(s);
 
-        if (k == (int)base->p.gather_algo)
+        if (k == (int)base->p.gather_algo || segment_algo((enum coll_algo)k)->baseline)
             continue;
         p.job.gather = (enum coll_algo)k;
         p.job.gather_as_framework = false;

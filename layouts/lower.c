@@ -86,7 +86,6 @@ static void add_refresh(struct lower *l, struct op *o)
     o->phase = PHASE_REFRESH;
     o->stream = STREAM_GATHER;
     o->guard.unit_class = PROGRAM_NONE;
-    o->coll.wire.dtype = l->j->param_dtype;
     o->coll.peer_op = PROGRAM_NONE;
     o->coll.traffic = TRAFFIC_REFRESH;
     o->coll.moved.from_buffer = o->coll.moved.to_buffer = l->params;
@@ -115,6 +114,7 @@ static void refresh_slices(struct lower *l, uint32_t group)
                    .coll = {.kind = COLL_ALL_GATHER,
                             .calls = broadcasts(l) ? CALLS_BROADCASTS : CALLS_USUAL,
                             .group = group,
+                            .wire = {.dtype = l->j->param_dtype},
                             .table = PROGRAM_NONE,
                             .moved = {.from = STATE, .to = PARAM}}};
 
