@@ -205,6 +205,35 @@ static double routed_amounts(const struct coll_cache *k, const struct op *o,
     return pcie;
 }
 
+/* ---- leaves: one function a way ---- */
+
+/* On rails, as a ring's; sends between two ranks are elsewhere (links_direct.c). */
+static void leaves_ring(const struct coll_cache *k, const struct op *o, const struct instance *i,
+                        const struct group_shape *s, struct amounts *out)
+{
+    (void)i;
+    ring_leaves(k, s, o->coll.rooted, &out[RESOURCE_NIC_TX], &out[RESOURCE_LEAF_UP]);
+    ring_leaves(k, s, o->coll.rooted, &out[RESOURCE_NIC_RX], &out[RESOURCE_LEAF_DOWN]);
+}
+
+static void leaves_tree(const struct coll_cache *k, const struct op *o, const struct instance *i,
+                        const struct group_shape *s, struct amounts *out)
+{
+    tree_leaves(k, s, (double)op_coll_bytes(k->p, o, i), o->coll.kind == COLL_SEGMENT_REDUCE,
+                &out[RESOURCE_LEAF_UP], &out[RESOURCE_LEAF_DOWN]);
+}
+#define leaves_p2p          leaves_ring
+#define leaves_hierarchical leaves_ring
+#define leaves_padded       leaves_ring
+
+static void (*const leaves[ALGO_N])(const struct coll_cache *, const struct op *,
+                                    const struct instance *, const struct group_shape *,
+                                    struct amounts *) = {
+#define X(v, way) [v] = leaves_##way,
+    SEGMENT_ALGOS(X)
+#undef X
+};
+
 double links_of(const struct coll_cache *k, const struct op *o, const struct instance *i,
                 enum coll_algo algo, const struct group_shape *s, const struct traffic *t,
                 struct arena *arena, struct amounts *out)
@@ -229,12 +258,9 @@ double links_of(const struct coll_cache *k, const struct op *o, const struct ins
     }
     nic_amounts(k, t, true, arena, &out[RESOURCE_NIC_TX]);
     nic_amounts(k, t, false, arena, &out[RESOURCE_NIC_RX]);
-    if (segment_algo(algo)->tree && !traffic_to_ranges(k->p, o, i)) {
-        tree_leaves(k, s, (double)op_coll_bytes(k->p, o, i), o->coll.kind == COLL_SEGMENT_REDUCE,
-                    &out[RESOURCE_LEAF_UP], &out[RESOURCE_LEAF_DOWN]);
-    } else {
-        ring_leaves(k, s, o->coll.rooted, &out[RESOURCE_NIC_TX], &out[RESOURCE_LEAF_UP]);
-        ring_leaves(k, s, o->coll.rooted, &out[RESOURCE_NIC_RX], &out[RESOURCE_LEAF_DOWN]);
-    }
+    if (traffic_to_ranges(k->p, o, i))
+        leaves_ring(k, o, i, s, out);
+    else
+        leaves[algo](k, o, i, s, out);
     return pcie;
 }

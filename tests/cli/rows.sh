@@ -42,7 +42,7 @@ planted() { # header pattern line name source...
 }
 planted model/tensors/model.h 'X(OPTIMIZER_NORMUON, normuon)' '    X(OPTIMIZER_PLANTED, planted) \' planted model/plan/optimizers.c
 planted model/plan/job.h 'X(ALGO_TREE, tree)' '    X(ALGO_PLANTED, planted) \' planted model/plan/segment_algo.c \
-    sim/collective.c model/program/traffic_segments.c exec/collective_segments.c
+    sim/collective.c sim/links.c model/program/traffic_segments.c exec/collective_segments.c
 planted model/plan/job.h 'X(FRAMEWORK_MEGATRON, "megatron")' '    X(FRAMEWORK_PLANTED, "planted") \' FRAMEWORK_PLANTED \
     model/plan/frameworks.c sim/framework.c
 planted model/plan/plan.h 'X(STRATEGY_GATHER, "gather")' '    X(STRATEGY_PLANTED, "planted") \' STRATEGY_PLANTED \
