@@ -186,7 +186,8 @@ static int check_row(const struct layout *l, struct err *e)
         why = "the sum over copies runs on the reduce or the all-reduce stream";
     if (!(l->allowed & 1u << l->strategy))
         why = "its strategy is not allowed";
-    return why ? err_set(e, ERR_UNSUPPORTED, "layout '%s' is not implemented: %s", l->name, why)
+    return why ? err_set(e, ERR_UNSUPPORTED, "layout '%s': nothing lowers such a row: %s", l->name,
+                         why)
                : 0;
 }
 

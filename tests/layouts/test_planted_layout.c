@@ -52,7 +52,7 @@ START_TEST(rows_that_nothing_lowers_are_refused_by_name)
         struct layout l = good();                                                                  \
                                                                                                    \
         change;                                                                                    \
-        MUST(place(&p, &prog, &l) && strstr(e.msg, "layout 'planted' is not implemented"),         \
+        MUST(place(&p, &prog, &l) && strstr(e.msg, "layout 'planted': nothing lowers such a row"), \
              "%s: '%s'", #change, e.msg);                                                          \
     }
     REFUSED(l.cut[STATE] = false)
