@@ -29,14 +29,18 @@ static void parse(const char *name, struct json *j)
         ck_abort_msg("%s", err.msg);
 }
 
-/* Mean absolute error in percent: all sizes, from 1 MiB, from 32 MiB. */
+/* Mean absolute error in percent: all sizes, from 1 MiB, from 32 MiB. Twenty of the 51 tables came
+ * after the constants were fitted, and no constant has seen them: two GPUs of H100 and B200,
+ * all-to-all and sends of B200, efa-h100, ndr-b200, four nodes with NDR, all-reduce with TCPXO, the
+ * longer RoCE table and the racks of 16 trays. */
 static const struct {
     const char *name;
     double all, from_1MiB, from_32MiB;
-} tables[] = {{"a100-node", 4.8, 4.5, 2.8},   {"h100-node", 5.9, 3.9, 1.8},
-              {"b200-node", 5.4, 7.8, 6.1},   {"gb200-domain", 1.8, 1.8, 1.8},
-              {"hdr-2-nodes", 5.8, 2.1, 1.6}, {"efa-2-nodes", 3.8, 3.1, 2.5},
-              {"ndr-2-nodes", 5.9, 3.6, 1.8}, {"tcpxo-2-nodes", 2.6, 2.8, 2.2}};
+} tables[] = {
+    {"a100-node", 4.9, 4.6, 2.8},   {"h100-node", 9.2, 6.2, 4.3},   {"b200-node", 19.0, 21.0, 15.7},
+    {"gb200", 6.8, 6.8, 6.8},       {"hdr", 6.3, 2.0, 1.4},         {"roce", 20.4, 10.2, 8.6},
+    {"efa", 3.8, 3.1, 2.5},         {"efa-h100", 24.9, 26.7, 15.9}, {"ndr", 8.9, 8.1, 5.2},
+    {"ndr-b200", 30.3, 20.2, 20.5}, {"tcpxo", 27.2, 22.0, 13.4}};
 
 static struct score score_file(const char *name)
 {
