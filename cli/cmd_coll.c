@@ -431,7 +431,8 @@ static int plot(const char *prefix, const struct asked *q, const struct table *t
         double bytes = (double)cell[0].v.u64, us = cell[1].v.d, busbw = cell[3].v.d,
                band = cell[6].v.d / 100;
 
-        p[i] = (struct plot_point){bytes, busbw, busbw / (1 + band), busbw * (1 + band)};
+        /* the band is one of times: a time of nothing would be no bound, so the band ends at a tenth */
+        p[i] = (struct plot_point){bytes, busbw, busbw / (1 + band), busbw / fmax(1 - band, 0.1)};
         if (cell[8].state == TABLE_DOUBLE && cell[10].state != TABLE_STR)
             m[all.n_measured++] = (struct plot_point){bytes, busbw * us / cell[8].v.d, 0, 0};
     }

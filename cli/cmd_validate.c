@@ -135,6 +135,14 @@ static const struct table_col size_cols[] = {
     {"algorithm", "algorithm", TABLE_TEXT, 0, TABLE_AUTO},
     {"protocol", "protocol", TABLE_TEXT, 0, TABLE_AUTO},
     {"distrust", NULL, TABLE_TEXT, 0, TABLE_AUTO},
+    {"collective", NULL, TABLE_TEXT, 0, TABLE_AUTO},
+    {"cluster", NULL, TABLE_TEXT, 0, TABLE_AUTO},
+    {"nodes", NULL, TABLE_INT, 0, TABLE_AUTO},
+    {"ranks", NULL, TABLE_INT, 0, TABLE_AUTO},
+    {"algorithm_forced", NULL, TABLE_TEXT, 0, TABLE_AUTO},
+    {"measured_busbw_GBps", NULL, TABLE_FIXED, 2, TABLE_AUTO},
+    {"predicted_busbw_GBps", NULL, TABLE_FIXED, 2, TABLE_AUTO},
+    {"band_percent", NULL, TABLE_FIXED, 0, TABLE_AUTO},
 };
 
 static void fill_step(struct table *t, const struct step_set *set, const struct step_row *m)
@@ -167,10 +175,22 @@ static void fill_step(struct table *t, const struct step_set *set, const struct 
     table_set_str(t, "source", m->source);
 }
 
+/* Half width of the 90 % band of a row's time, in percent. */
+static double row_band(const struct coll_table *c, const struct coll_row *r)
+{
+    uint32_t nodes = cluster_by_domain(&c->cluster).n_nodes;
+    bool covered;
+
+    return 100 * nccl_band(&c->cluster, c->call.kind, r->n_bytes, nodes, &covered);
+}
+
 static void fill_sizes(struct table *t, const struct coll_table *c)
 {
+    double factor = call_bus_factor(c->call.kind, c->call.n_ranks);
+
     for (size_t i = 0; i < c->n_rows && !c->skipped; i++) {
         const struct coll_row *r = &c->rows[i];
+        double moved_GB = factor * (double)r->n_bytes / 1e9; /* what busbw counts */
 
         table_row(t);
         table_set_str(t, "id", c->id);
@@ -181,26 +201,30 @@ static void fill_sizes(struct table *t, const struct coll_table *c)
         table_set_str(t, "algorithm", nccl_algo_name(r->nccl.algo));
         table_set_str(t, "protocol", nccl_protocol_name(r->nccl.protocol));
         table_set_str(t, "distrust", r->distrust);
+        table_set_str(t, "collective", coll_kind_nccl_name(c->call.kind));
+        table_set_str(t, "cluster", c->cluster.name);
+        table_set_u64(t, "nodes", c->cluster.n_nodes);
+        table_set_u64(t, "ranks", c->call.n_ranks);
+        table_set_str(t, "algorithm_forced", c->forced);
+        table_set_double(t, "measured_busbw_GBps", moved_GB / (r->time_us / 1e6));
+        table_set_double(t, "predicted_busbw_GBps", moved_GB / (r->predicted_us / 1e6));
+        table_set_double(t, "band_percent", row_band(c, r));
     }
 }
 
 static struct score score_table(const struct coll_table *c)
 {
-    uint32_t nodes = c->skipped ? 1 : cluster_by_domain(&c->cluster).n_nodes;
-    bool covered;
     struct score s = {.skipped = c->skipped != NULL};
 
     for (size_t i = 0; i < c->n_rows && !c->skipped; i++) {
         const struct coll_row *r = &c->rows[i];
-        double band;
 
         if (r->distrust) {
             s.distrusted++;
             continue;
         }
         score_add(&s, c->id, r->n_bytes, r->time_us, r->predicted_us);
-        band = nccl_band(&c->cluster, c->call.kind, r->n_bytes, nodes, &covered);
-        score_band(&s, r->n_bytes, r->time_us, r->predicted_us, 100 * band);
+        score_band(&s, r->n_bytes, r->time_us, r->predicted_us, row_band(c, r));
     }
     return s;
 }

@@ -412,6 +412,7 @@ static int read_table(const struct json_at *at, const char *cluster, bool always
     if (coll_kind_parse(t->collective, &t->call.kind, e) ||
         (forced && nccl_algo_parse(forced, &t->call.nccl.algos, e)))
         return err_prefix(e, "'%s': %s", at->file, at->path);
+    t->forced = forced ? arena_strdup(a, forced) : NULL;
     t->call.n_ranks = (uint32_t)s.gpus;
     t->call.nccl.out_of_place = true;
     t->call.nccl.one_process = !strncmp(launch, "one process drives", 18);

@@ -35,14 +35,14 @@ column() {
         { for (i = 1; i <= n; i++) printf "%s%s", $c[name[i]], i < n ? " " : "\n" }'
 }
 
-# draw NAME: plot.gp of the experiment into $out/NAME.svg and NAME.png; data is in $out.
+# draw NAME: plot.gp of the experiment into $out/NAME.svg and NAME.png; data is in $out, name is NAME.
 draw() {
     if ! command -v gnuplot >/dev/null; then
         echo "No picture: gnuplot is not installed (package gnuplot-nox)."
         return
     fi
     for form in svg png; do
-        gnuplot -e "form='$form'; data='$out/'; picture='$out/$1.$form'" "$here/plot.gp" || exit 1
+        gnuplot -e "form='$form'; name='$1'; data='$out/'; picture='$out/$1.$form'" "$here/plot.gp" || exit 1
     done
     echo "The picture: $out/$1.svg and $1.png"
 }
