@@ -51,8 +51,12 @@ for picture in a100 h100 b200 fabrics racks; do
     # the bandwidth.
     while read -r kind cluster nodes ranks algo; do
         set -- --cluster "$cluster" --nodes "$nodes"
-        [ "$nodes" -gt 1 ] || set -- "$@" --ranks "0-$((ranks - 1))"
-        [ "$nodes" -ne "$ranks" ] || set -- "$@" --ranks "0-$((8 * nodes - 1))/8" # one GPU of each node of eight
+        case $nodes:$picture:$((ranks / nodes)) in
+        1:*) set -- "$@" --ranks "0-$((ranks - 1))" ;;
+        *:racks:4 | *:8) ;; # whole nodes
+        *:1) set -- "$@" --ranks "0-$((8 * nodes - 1))/8" ;; # a GPU of each node of eight
+        *) echo "$name: $ranks GPUs on $nodes nodes of $cluster: no curve" >&2 && exit 1 ;;
+        esac
         [ "$algo" = - ] || set -- "$@" --algo "$algo"
         "$ballast" coll "$kind" "$@" -b 512 -e 16G -f 1.41421356 --format csv | column bytes busbw_GBps band_percent |
             awk '{ low = 1 / (1 + $3 / 100); high = $3 < 90 ? 1 / (1 - $3 / 100) : 10; print $1, $2, $2 * low, $2 * high, low, high }'
