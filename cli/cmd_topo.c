@@ -307,11 +307,21 @@ static int list(struct arena *a, struct table *t, struct err *e)
 
 static const char *aliases(struct arena *a)
 {
-    const char *text = "also:";
+    enum { COLUMNS = 100 };
+    const char *text = "also:", *line = text;
 
-    for (size_t i = 0; i < cluster_n_aliases; i++)
-        text = arena_printf(a, "%s%s %s = %s", text, i ? "," : "", cluster_aliases[i].name,
-                            cluster_aliases[i].bundled);
+    for (size_t i = 0; i < cluster_n_aliases; i++) {
+        const char *one =
+            arena_printf(a, " %s = %s%s", cluster_aliases[i].name, cluster_aliases[i].means,
+                         i + 1 < cluster_n_aliases ? "," : "");
+
+        if (strlen(line) + strlen(one) > COLUMNS) {
+            text = arena_printf(a, "%s\n     ", text);
+            line = "     ";
+        }
+        text = arena_printf(a, "%s%s", text, one);
+        line = arena_printf(a, "%s%s", line, one);
+    }
     return text;
 }
 
@@ -444,7 +454,7 @@ int cmd_topo(int argc, char **argv, struct err *e)
             "-m; or one\n"
             "line, BASE:key=value,... with node=FILE gpus=N nics=COUNTxRATE nvlink=RATE "
             "memory=SIZE\n"
-            "leaf=NODES oversub=X rails=yes|no.\n\n",
+            "nvlink_domain=GPUS domain_nodes=NODES leaf=NODES oversub=X rails=yes|no.\n\n",
         .rows = rows,
         .n_rows = sizeof(rows) / sizeof(rows[0]),
         .run = run,

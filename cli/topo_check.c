@@ -149,6 +149,18 @@ static void check_fabric(const struct cluster *c, struct list *l)
             c->n_nodes);
 }
 
+/* Ranks fill domains in order: what the last one lacks, a ring through all of them lacks. */
+static void check_domains(const struct cluster *c, struct list *l)
+{
+    uint32_t last = c->n_nodes % c->domain_nodes;
+
+    if (c->n_nodes > c->domain_nodes && last)
+        say(l, false,
+            "the last NVLink domain has %u of %u nodes: what leaves it passes %u NICs, what leaves "
+            "the others %u",
+            last, c->domain_nodes, last * c->nics_per_node, c->domain_nodes * c->nics_per_node);
+}
+
 static void check_constants(const struct cluster *c, struct list *l)
 {
     const double *share = c->coll.rate_share;
@@ -195,6 +207,7 @@ size_t topo_check(const struct cluster *c, struct arena *a, const struct topo_fi
     check_pcie(c, &l);
     check_split(c, &r, &l);
     check_fabric(c, &l);
+    check_domains(c, &l);
     check_constants(c, &l);
     check_sources(c, &l);
     *out = l.f;

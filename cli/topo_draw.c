@@ -234,8 +234,11 @@ static void draw_fabric(const struct cluster *c, struct strbuf *out)
     bool rails = c->rail_optimised && c->nics_per_node > 1;
     double node_GBps = c->nics_per_node * c->nic_Bps / 1e9;
 
-    strbuf_printf(out, "\nfabric: %u node%s, %.4g GB/s each into it\n\n", c->n_nodes,
-                  c->n_nodes > 1 ? "s" : "", node_GBps);
+    strbuf_printf(out, "\nfabric: %u node%s", c->n_nodes, c->n_nodes > 1 ? "s" : "");
+    if (c->domain_nodes > 1 && c->n_nodes > c->domain_nodes)
+        strbuf_printf(out, " in %u NVLink domains of %u", cluster_by_domain(c).n_nodes,
+                      c->domain_nodes);
+    strbuf_printf(out, ", %.4g GB/s each into it\n\n", node_GBps);
     if (pods > 1)
         strbuf_printf(out,
                       "  [spine]\n"

@@ -7,6 +7,8 @@ commands=$("$folder/ballast" --help | awk '/^commands:/ { on = 1; next } on && /
 layouts=$("$folder/ballast" compare --layouts list | awk 'NR > 1 && NF { if (/^short names/) { sub(/^short names: /, ""); n = split($0, p, ", ")
     for (i = 1; i <= n; i++) { split(p[i], q, " "); print q[1] } } else print $1 }' | tr '\n' ' ')
 
+aliases=$("$folder/ballast" topo --list | sed -n '/^also: /,$p' | tr ',' '\n' | sed -n 's/^\(also:\)\{0,1\} *\([^ ]*\) = .*/\2/p' | tr '\n' ' ')
+
 # The options of a --help, and `OPTION) choices` for those that list them.
 options() {
     awk '/^ (     | -[A-Za-z], )--/ { sub(/^ +(-[A-Za-z], )?/, ""); sub(/[ =].*/, ""); printf "%s ", $0 }'
@@ -92,11 +94,11 @@ cat <<END
     fi
     case \$previous in
     --layout | --layouts | -l) words="$layouts" ;;
-    --cluster | -c) words=\$(ballast topo --list --format csv 2>/dev/null | sed '1d;s/,.*//') ;;
+    --cluster | -c) words="$aliases"\$(ballast topo --list --format csv 2>/dev/null | sed '1d;s/,.*//') ;;
     esac
     case \$command:\$word in
     *:-*) words=\$options ;;
-    topo:*) [ -n "\$words" ] || words=\$(ballast topo --list --format csv 2>/dev/null | sed '1d;s/,.*//') ;;
+    topo:*) [ -n "\$words" ] || words="$aliases"\$(ballast topo --list --format csv 2>/dev/null | sed '1d;s/,.*//') ;;
     model:* | plan:* | sim:* | compare:* | recommend:*)
         case \$previous in
         -*) ;;

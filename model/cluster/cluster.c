@@ -98,10 +98,16 @@ static int unknown(const char *what, struct err *e)
                    what, suggest(what, names, n).s);
 }
 
-/* A board by its maker's name, whatever is built around it. */
+/* A board by its maker's name, whatever is built around it; a rack as clouds give it away, with 16
+ * of its 18 trays. */
 const struct cluster_alias cluster_aliases[] = {
-    {"hgx-a100", "dgx-a100"},     {"hgx-h100", "hgx-h100-ndr"}, {"dgx-h100", "hgx-h100-ndr"},
-    {"hgx-h200", "hgx-h200-ndr"}, {"dgx-h200", "hgx-h200-ndr"}, {"dgx-b200", "hgx-b200"},
+    {"hgx-a100", "dgx-a100"},
+    {"hgx-h100", "hgx-h100-ndr"},
+    {"dgx-h100", "hgx-h100-ndr"},
+    {"hgx-h200", "hgx-h200-ndr"},
+    {"dgx-h200", "hgx-h200-ndr"},
+    {"dgx-b200", "hgx-b200"},
+    {"gb200-nvl72-16trays", "gb200-nvl72:domain_nodes=16"},
 };
 const size_t cluster_n_aliases = sizeof(cluster_aliases) / sizeof(cluster_aliases[0]);
 
@@ -131,14 +137,16 @@ static bool is_there(const char *path)
 int cluster_load(const char *what, struct arena *a, struct cluster *c, struct err *e)
 {
     const struct cluster_alias *alias = find_alias(what);
-    const struct bundled_file *b = find_bundled(alias ? alias->bundled : what);
+    const struct bundled_file *b = find_bundled(what);
 
-    if (b) {
-        if (load_bundled(b, a, c, e))
+    if (alias) {
+        if (cluster_load(alias->means, a, c, e))
             return -1;
-        c->name = alias ? alias->name : c->name;
+        c->name = alias->name;
         return 0;
     }
+    if (b)
+        return load_bundled(b, a, c, e);
     if (is_there(what))
         return load_file(what, a, c, e);
     if (strchr(what, ':'))

@@ -146,9 +146,10 @@ int cluster_load(const char *what, struct arena *a, struct cluster *c, struct er
 int cluster_from_line(const char *what, struct arena *a, struct cluster *c, struct err *e);
 /* What stands at node= of such a line, or NULL. */
 const char *cluster_line_node(const char *what, struct arena *a);
-/* Other names of bundled clusters. */
+/* Other names of bundled clusters, and names of lines that many need. `means`: what it is loaded
+ * as, a bundled name or the one-line form of one. */
 extern const struct cluster_alias {
-    const char *name, *bundled;
+    const char *name, *means;
 } cluster_aliases[];
 extern const size_t cluster_n_aliases;
 /* The topology file that `what` is made from: itself, or what stands at node= of the one-line form. NULL: none. */

@@ -3,6 +3,7 @@
  *     hgx-a100:nics=4x200Gb,oversub=2        four NICs a node, leaves with half as many up-links
  *     nd-a100-v4:node=topo.xml               its node as a topology file describes it
  *     dgx-a100:nvlink_domain=2               NVLink joins pairs, PCIe the rest; 1: no NVLink
+ *     gb200-nvl72:domain_nodes=16            16 of a rack's 18 trays are used: 64 GPUs a domain
  *
  * Keys are applied in the order of the table below, whatever their order in the text. What a key
  * does not say stays the base's; sources tell them apart. */
@@ -20,6 +21,7 @@ struct line {
     const char *what;                 /* the whole text */
     const char *base;                 /* name of the base */
     const char *gpus, *nics, *domain; /* as given, or NULL */
+    const char *domain_nodes;         /* likewise */
     struct cluster *c;
     struct arena *a;
     struct err *e;
@@ -95,6 +97,34 @@ static int set_gpus(struct line *l, const char *key, const char *value)
     for (uint32_t i = 0; i < c->nics_per_node; i++)
         switches = (uint32_t)num_max(switches, c->switch_of_nic[i] + 1);
     c->pcie_switches = c->pcie_switches ? switches : 0;
+    return 0;
+}
+
+/* Nodes of an NVLink domain that are used, at most as many as the base has. Nothing is known of an
+ * NVLink that reaches further, nor of one that leaves a node where the base's does not. The ports of
+ * a leaf stay as many; whole domains take them. */
+static int set_domain_nodes(struct line *l, const char *key, const char *value)
+{
+    struct cluster *c = l->c;
+    uint32_t n, most = c->domain_nodes, per_leaf = c->nodes_per_leaf;
+    struct err ignored;
+    uint64_t given_n;
+
+    if (units_integer(value, &given_n, &ignored) || given_n < 1 || given_n > most)
+        return refuse(l, key, value,
+                      most > 1
+                          ? arena_printf(l->a, "1 to %u, the nodes of an NVLink domain of %.100s",
+                                         most, l->base)
+                          : arena_printf(l->a, "1: NVLink of %.100s stays in a node", l->base));
+    n = (uint32_t)given_n;
+    c->domain_nodes = n;
+    c->nodes_per_leaf = per_leaf / n * n;
+    given(l, "node.nvlink.domain_nodes", key, value);
+    if (c->nodes_per_leaf != per_leaf)
+        cluster_set_source(c, l->a, "fabric.nodes_per_leaf",
+                           arena_printf(l->a,
+                                        "given: %s=%s, whole domains of the %u nodes of %.100s",
+                                        key, value, per_leaf, l->base));
     return 0;
 }
 
@@ -190,6 +220,10 @@ static int set_node(struct line *l, const char *key, const char *value)
     if (l->domain && cluster_nvlink_gpus(c) != cluster_nvlink_gpus(&base))
         return refuse(l, "nvlink_domain", l->domain,
                       arena_printf(l->a, "%u, as the file has", cluster_nvlink_gpus(c)));
+    if (l->domain_nodes && c->domain_nodes != base.domain_nodes)
+        return refuse(l, "domain_nodes", l->domain_nodes,
+                      arena_printf(l->a, "%u, with the %u GPUs of the file", c->domain_nodes,
+                                   c->gpus_per_node));
     if (l->nics && c->nics_per_node * c->nic_Bps != base.nics_per_node * base.nic_Bps)
         return refuse(l, "nics", l->nics,
                       arena_printf(l->a, "what the file says, %ux%.9gGb", c->nics_per_node,
@@ -283,11 +317,18 @@ static const struct {
     const char *name;
     int (*set)(struct line *l, const char *key, const char *value);
 } keys[] = {
-    {"gpus", set_gpus}, {"nics", set_nics},       {"nvlink_domain", set_domain},
-    {"node", set_node}, {"nvlink", set_nvlink},   {"memory", set_memory},
-    {"leaf", set_leaf}, {"oversub", set_oversub}, {"rails", set_rails},
+    {"gpus", set_gpus},
+    {"nics", set_nics},
+    {"domain_nodes", set_domain_nodes},
+    {"nvlink_domain", set_domain},
+    {"node", set_node},
+    {"nvlink", set_nvlink},
+    {"memory", set_memory},
+    {"leaf", set_leaf},
+    {"oversub", set_oversub},
+    {"rails", set_rails},
 };
-enum { GPUS, NICS, DOMAIN, N_KEYS = sizeof(keys) / sizeof(keys[0]) };
+enum { GPUS, NICS, DOMAIN_NODES, DOMAIN, N_KEYS = sizeof(keys) / sizeof(keys[0]) };
 
 /* ---- the text ---- */
 
@@ -313,8 +354,8 @@ static int read_keys(struct line *l, const char *text, const char **values)
         if (i == N_KEYS)
             return err_set(l->e, ERR_UNKNOWN,
                            "cluster '%.200s': there is no key '%.60s'%s; expected BASE:key=value "
-                           "with node, gpus, nics, nvlink, nvlink_domain, memory, leaf, oversub or "
-                           "rails",
+                           "with node, gpus, nics, nvlink, nvlink_domain, domain_nodes, memory, "
+                           "leaf, oversub or rails",
                            l->what, copy, suggest(copy, names, N_KEYS).s);
         if (!value || !*value)
             return err_set(l->e, ERR_INVALID, "cluster '%.200s': %s has no value", l->what, copy);
@@ -338,6 +379,7 @@ int cluster_from_line(const char *what, struct arena *a, struct cluster *c, stru
     l.gpus = values[GPUS];
     l.nics = values[NICS];
     l.domain = values[DOMAIN];
+    l.domain_nodes = values[DOMAIN_NODES];
     for (size_t i = 0; i < N_KEYS; i++)
         if (values[i] && keys[i].set(&l, keys[i].name, values[i]))
             return -1;

@@ -90,9 +90,47 @@ START_TEST(an_alias_is_the_bundled_cluster)
     for (size_t i = 0; i < cluster_n_aliases; i++) {
         load(cluster_aliases[i].name);
         ck_assert_str_eq(cl.name, cluster_aliases[i].name);
-        ck_assert_int_eq(cluster_load(cluster_aliases[i].bundled, &arena, &other, &err), 0);
+        ck_assert_int_eq(cluster_load(cluster_aliases[i].means, &arena, &other, &err), 0);
         ck_assert_str_eq(cl.device.name, other.device.name);
     }
+    arena_release(&arena);
+}
+END_TEST
+
+START_TEST(trays_in_use_are_the_nvlink_domain)
+{
+    struct cluster base, d;
+
+    arena_init(&arena);
+    load("gb200-nvl72");
+    base = cl;
+    load("gb200-nvl72:domain_nodes=16");
+    ck_assert_uint_eq(cluster_domain_gpus(&cl), 64);
+    ck_assert_uint_eq(cl.gpus_per_node, 4);
+    ck_assert_uint_eq(cl.nodes_per_leaf, 144); /* 9 domains */
+    ck_assert_str_eq(source("node.nvlink.domain_nodes"), "given: domain_nodes=16");
+    ck_assert(!strncmp(source("fabric.nodes_per_leaf"), "DGX SuperPOD", 12));
+    ck_assert(!memcmp(&cl.coll, &base.coll, sizeof(cl.coll)));
+    ck_assert_int_eq(cluster_resize(&cl, 36, &err), 0);
+    d = cluster_by_domain(&cl);
+    ck_assert(d.n_nodes == 3 && d.gpus_per_node == 64 && d.nics_per_node == 64); /* 16, 16, 4 */
+    ck_assert_uint_eq(d.nodes_per_leaf, 9);
+    load("gb200-nvl72-16TRAYS");
+    ck_assert_str_eq(cl.name, "gb200-nvl72-16trays");
+    ck_assert_uint_eq(cl.domain_nodes, 16);
+    load("gb200-nvl72-16trays:domain_nodes=9,leaf=27"); /* a part of the part */
+    ck_assert(cl.domain_nodes == 9 && cl.nodes_per_leaf == 27);
+    load("gb200-nvl72:leaf=288,domain_nodes=16"); /* the order of the text does not matter */
+    ck_assert(cl.domain_nodes == 16 && cl.nodes_per_leaf == 288);
+    load("gb200-nvl72:domain_nodes=14"); /* 144 ports take 10 whole domains */
+    ck_assert_uint_eq(cl.nodes_per_leaf, 140);
+    ck_assert_str_eq(source("fabric.nodes_per_leaf"),
+                     "given: domain_nodes=14, whole domains of the 144 nodes of gb200-nvl72");
+    load("gb200-nvl72:domain_nodes=1"); /* NVLink stays in the tray */
+    ck_assert(cl.domain_nodes == 1 && cl.nodes_per_leaf == 144);
+    load("gb200-nvl72:gpus=8,domain_nodes=16"); /* 144 GPUs a domain would be too many */
+    ck_assert_uint_eq(cluster_domain_gpus(&cl), 128);
+    load("hgx-h100:domain_nodes=1");
     arena_release(&arena);
 }
 END_TEST
@@ -132,6 +170,15 @@ START_TEST(a_refusal_names_key_value_and_what_was_expected)
         {"hgx-h100:node=tests/fuzz/corpus/topology/dump,nics=1x400Gb",
          "nics is '1x400Gb', expected what the file says, 1x800Gb", ERR_INVALID},
         {"gb200-nvl72:gpus=8", "NVLink domain of 144 GPUs", ERR_INVALID},
+        {"gb200-nvl72:domain_nodes=19",
+         "domain_nodes is '19', expected 1 to 18, the nodes of an NVLink domain of gb200-nvl72",
+         ERR_INVALID},
+        {"gb200-nvl72:domain_nodes=0", "domain_nodes is '0', expected 1 to 18", ERR_INVALID},
+        {"gb200-nvl72-16trays:domain_nodes=18", "expected 1 to 16", ERR_INVALID},
+        {"hgx-h100:domain_nodes=2", "expected 1: NVLink of hgx-h100 stays in a node", ERR_INVALID},
+        {"gb200-nvl72:domain_node=2", "(did you mean 'domain_nodes'?)", ERR_UNKNOWN},
+        {"gb200-nvl72:domain_nodes=16,leaf=100", "expected whole NVLink domains of 16 nodes",
+         ERR_INVALID},
         {"gb200-nvl72:leaf=20", "expected whole NVLink domains of 18 nodes", ERR_INVALID},
     };
 
@@ -147,4 +194,4 @@ END_TEST
 
 SUITE_MAIN("model/cluster_line", keys_change_what_they_name_and_nothing_else,
            nics_beyond_one_a_gpu_are_bonded, every_key_is_used, an_alias_is_the_bundled_cluster,
-           a_refusal_names_key_value_and_what_was_expected)
+           trays_in_use_are_the_nvlink_domain, a_refusal_names_key_value_and_what_was_expected)
