@@ -298,15 +298,18 @@ static void print_skipped(const struct validation *v, struct strbuf *out)
             strbuf_printf(out, "skipped %s: %s\n", v->steps.rows[i].id, v->steps.rows[i].skipped);
     for (size_t i = 0; i < v->n_tables; i++) {
         const struct coll_table *t = &v->tables[i];
+        bool other = !t->skipped && strcasecmp(t->cluster_name, t->cluster.name) != 0;
 
         if (t->skipped)
             strbuf_printf(out, "skipped %s: %s\n", t->id, t->skipped);
-        else if (strcasecmp(t->cluster_name, t->cluster.name) != 0 && !t->cluster_name[0])
-            strbuf_printf(out, "%s names no cluster: predicted for %s, of its GPUs (%s)\n", t->id,
+        else if (other && !t->cluster_name[0])
+            strbuf_printf(out, "%s names no cluster: predicted for %s, of its GPUs (%s)", t->id,
                           t->cluster.name, t->system);
-        else if (strcasecmp(t->cluster_name, t->cluster.name) != 0)
-            strbuf_printf(out, "%s is of %s: predicted for %s\n", t->id, t->cluster_name,
+        else if (other)
+            strbuf_printf(out, "%s is of %s: predicted for %s", t->id, t->cluster_name,
                           t->cluster.name);
+        if (other)
+            strbuf_printf(out, "%s%s\n", t->assumed ? "; " : "", t->assumed ? t->assumed : "");
         for (size_t k = 0; k < t->n_rows; k++)
             if (t->rows[k].contradicts)
                 strbuf_printf(out, "set apart %s, %llu bytes: %s\n", t->id,

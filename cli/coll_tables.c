@@ -180,22 +180,141 @@ struct table_shape {
     double nic_gbps;
 };
 
-/* The table's own machine as a line, or why there is none. */
-static const char *line_of(const struct coll_table *t, const struct table_shape *s,
-                           const char **why, struct arena *a)
+/* NICs that the line says a node has. A table may call a whole NVLink domain a node: the node of the
+ * cluster then has its GPUs' part of the NICs. 0: they do not divide. */
+static uint64_t nics_of_node(const struct cluster *base, const struct table_shape *s,
+                             uint64_t per_node)
+{
+    uint64_t nics = s->nics;
+
+    if (per_node <= base->gpus_per_node || per_node > cluster_domain_gpus(base))
+        return nics;
+    return nics * base->gpus_per_node % per_node ? 0 : nics * base->gpus_per_node / per_node;
+}
+
+/* The table's own machine as a line. NULL, and why in t->skipped: there is none. */
+static int line_of(struct coll_table *t, const struct table_shape *s, uint64_t per_node,
+                   const char **line, struct arena *a, struct err *e)
 {
     const char *base = base_of_system(t->system);
+    struct cluster c;
+    uint64_t nics;
 
-    if (!base)
-        *why = "its cluster is not bundled, and its system names no GPU that this program knows";
-    else if (s->nodes > 1 && (!s->nics || s->nic_gbps <= 0))
-        *why = "its cluster is not bundled, and the speed of its NICs is not given";
-    else if (s->nodes > 1)
-        return arena_printf(a, "%s:nics=%llux%.17gGb", base, (unsigned long long)s->nics,
-                            s->nic_gbps);
+    *line = base;
+    if (!base) {
+        t->skipped =
+            "its cluster is not bundled, and its system names no GPU that this program knows";
+        return 0;
+    }
+    if (s->nodes == 1)
+        return 0;
+    if (cluster_load(base, a, &c, e))
+        return -1;
+    nics = nics_of_node(&c, s, per_node);
+    *line = NULL;
+    if (!s->nics || s->nic_gbps <= 0)
+        t->skipped = "its cluster is not bundled, and the speed of its NICs is not given";
+    else if (!nics)
+        t->skipped = arena_printf(a, "%llu NICs for %llu GPUs are not as many for each %u",
+                                  (unsigned long long)s->nics, (unsigned long long)per_node,
+                                  c.gpus_per_node);
     else
-        return base;
-    return NULL;
+        *line =
+            arena_printf(a, "%s:nics=%llux%.17gGb", base, (unsigned long long)nics, s->nic_gbps);
+    return 0;
+}
+
+/* The next number of the text with `unit` behind it: 16 of "racks of 16 compute trays", but no part of
+ * a word, as in "NVL72 racks". 0: no more. */
+static uint64_t next_count(const char **text, const char *unit)
+{
+    const char *s = *text;
+
+    while (*s) {
+        const char *from = s + strcspn(s, "0123456789");
+        bool in_word = from > s && isalnum((unsigned char)from[-1]);
+        uint64_t n = in_word ? 0 : strtoull(from, NULL, 10); /* 0 at the end of the text */
+
+        s = from + strspn(from, "0123456789");
+        *text = s;
+        while (*s == ' ' || *s == '-' || *s == '_')
+            s++;
+        if (!strncasecmp(s, "compute ", 8))
+            s += 8;
+        if (n && !strncasecmp(s, unit, strlen(unit)))
+            return n;
+        s = *text;
+    }
+    return 0;
+}
+
+/* Nodes of an NVLink domain that the table's words say a job over several domains uses: so many
+ * trays, or a number of racks that share its nodes. What the nodes divide by counts before what they
+ * do not. 0: nothing is said. */
+static uint32_t said_of_domain(const struct coll_table *t, uint64_t nodes, uint32_t most)
+{
+    const char *const texts[] = {t->cluster_name, t->id, t->system, t->conditions};
+    uint32_t found = 0;
+
+    for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++)
+        for (int racks = 0; racks < 2; racks++) {
+            const char *text = texts[i];
+            uint64_t n;
+
+            while ((n = next_count(&text, racks ? "rack" : "tray"))) {
+                if (racks)
+                    n = nodes % n ? 0 : nodes / n;
+                if (n < 1 || n > most || n >= nodes)
+                    continue;
+                if (nodes % n == 0)
+                    return (uint32_t)n;
+                found = found ? found : (uint32_t)n;
+            }
+        }
+    return found;
+}
+
+/* A job that does not fill the NVLink domains of its cluster: how many nodes of each it uses. What the
+ * table says, or where its cluster is made from its system, equal parts of as few domains as hold it:
+ * who measures two racks takes 16 trays of each rather than 18 and 14. */
+static int use_domains(struct coll_table *t, const struct table_shape *s, const char *what,
+                       bool guess, struct arena *a, struct err *e)
+{
+    uint32_t has = t->cluster.domain_nodes, n = said_of_domain(t, s->nodes, has);
+    uint64_t domains = (s->nodes + has - 1) / has;
+    bool said = n > 0;
+
+    if (!said && guess && s->nodes % has && s->nodes % domains == 0)
+        n = (uint32_t)(s->nodes / domains);
+    if (has == 1 || !n || n == has || s->nodes <= n)
+        return 0;
+    domains = (s->nodes + n - 1) / n;
+    t->assumed = arena_printf(a, "%s%llu NVLink domains with %u of %u nodes each in use%s",
+                              said ? "" : "assumed: ", (unsigned long long)domains, n, has,
+                              said ? ", as its words say" : "; domain_nodes=N says otherwise");
+    return cluster_load(
+        arena_printf(a, "%s%cdomain_nodes=%u", what, strchr(what, ':') ? ',' : ':', n), a,
+        &t->cluster, e);
+}
+
+/* Ranks fill nodes; where the table has fewer GPUs a node than the cluster, the first of each; where
+ * it has more, its node is an NVLink domain. */
+static int place_ranks(struct coll_table *t, const struct table_shape *s, uint64_t per_node,
+                       struct arena *a, struct err *e)
+{
+    uint32_t has = t->cluster.gpus_per_node, nodes = (uint32_t)s->nodes, *ranks;
+
+    if (per_node == has || s->nodes == 1)
+        return cluster_resize(&t->cluster, (uint32_t)((s->gpus + has - 1) / has), e);
+    if (per_node > has) {
+        nodes *= t->cluster.domain_nodes;
+        has = cluster_domain_gpus(&t->cluster);
+    }
+    ranks = ARENA_NEW(a, uint32_t, s->gpus);
+    for (uint64_t i = 0; i < s->gpus; i++)
+        ranks[i] = (uint32_t)(i / per_node * has + i % per_node);
+    t->call.ranks = ranks;
+    return cluster_resize(&t->cluster, nodes, e);
 }
 
 static int find_cluster(struct coll_table *t, const struct table_shape *s, const char *given,
@@ -204,10 +323,9 @@ static int find_cluster(struct coll_table *t, const struct table_shape *s, const
     bool own = bundled(t->cluster_name) && !always;
     const char *what = own ? t->cluster_name : given;
     uint64_t per_node = s->gpus_per_node ? s->gpus_per_node : (s->gpus + s->nodes - 1) / s->nodes;
-    uint32_t *ranks;
 
-    if (!what)
-        what = line_of(t, s, &t->skipped, a);
+    if (!what && line_of(t, s, per_node, &what, a, e))
+        return -1;
     if (!what)
         return 0;
     if (cluster_load(what, a, &t->cluster, e))
@@ -224,17 +342,10 @@ static int find_cluster(struct coll_table *t, const struct table_shape *s, const
         t->skipped = arena_printf(a, "%s has no NICs", what);
         return 0;
     }
-    if (per_node == t->cluster.gpus_per_node || s->nodes == 1) {
-        uint64_t nodes = (s->gpus + t->cluster.gpus_per_node - 1) / t->cluster.gpus_per_node;
-
-        return cluster_resize(&t->cluster, (uint32_t)nodes, e);
-    }
-    /* the first GPUs of each node */
-    ranks = ARENA_NEW(a, uint32_t, s->gpus);
-    for (uint64_t i = 0; i < s->gpus; i++)
-        ranks[i] = (uint32_t)(i / per_node * t->cluster.gpus_per_node + i % per_node);
-    t->call.ranks = ranks;
-    return cluster_resize(&t->cluster, (uint32_t)s->nodes, e);
+    if ((own || !given) && per_node <= t->cluster.gpus_per_node &&
+        use_domains(t, s, what, !own, a, e))
+        return -1;
+    return place_ranks(t, s, per_node, a, e);
 }
 
 /* ---- reading ---- */

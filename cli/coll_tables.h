@@ -24,6 +24,7 @@ struct coll_table {
     const char *skipped;      /* why nothing is predicted, or NULL */
     const char *cluster_name; /* as the file says, "" */
     const char *forced;       /* NCCL_ALGO of the run, in arena, or NULL: NCCL chose */
+    const char *assumed;      /* of `cluster`, beyond what the file's keys say, or NULL */
     struct cluster cluster;   /* resized; unless skipped */
     struct call call;         /* n_bytes is each row's */
     char why[200];            /* room for `skipped` */
