@@ -376,8 +376,9 @@ static void fill(struct table *t, const struct asked *q, uint64_t bytes, const s
                  double measured_us, const char *distrust)
 {
     double us = (double)x->end_ps / 1e6, algbw = (double)bytes / us / 1e3;
-    bool covered;
-    double band = nccl_band(&q->cluster, q->calls[0].kind, bytes, q->n_nodes, &covered);
+    enum band_basis basis;
+    double band =
+        nccl_band(&q->cluster, q->calls[0].kind, bytes, q->calls[0].n_ranks, q->n_nodes, &basis);
 
     table_row(t);
     table_set_u64(t, "bytes", bytes);
@@ -456,19 +457,37 @@ static void say_measured(const struct asked *q, struct strbuf *out)
     strbuf_puts(out, "\n");
 }
 
+static const char *basis_text(const struct asked *q)
+{
+    const struct call *c = &q->calls[0];
+    enum band_basis basis;
+
+    nccl_band(&q->cluster, c->kind, 1 << 20, c->n_ranks, q->n_nodes, &basis);
+    switch (basis) {
+    case BASIS_NONE:
+        return "unvalidated: no measured table covers such a call on this fabric";
+    case BASIS_UNCHECKED:
+        return "unchecked: no measured table has switches that reduce (CollNet)";
+    case BASIS_OTHER_KIND:
+        return q->n_nodes > 1 ? "unvalidated: no measured table of this collective on this fabric"
+                              : "unvalidated: no measured table of this collective in such a node";
+    case BASIS_OTHER_RANKS:
+    case BASIS_MEASURED:
+        break;
+    }
+    if (q->n_calls > 1 || c->piece_bytes || c->nccl.algos || c->nccl.protocols)
+        return "of the tables of this fabric, which have no such run: a lower bound";
+    if (basis == BASIS_MEASURED)
+        return "validated by measured tables of this fabric";
+    return q->n_nodes > 1 ? "extrapolated from measured tables of fewer nodes of this fabric"
+                          : "from measured tables of other numbers of GPUs of such a node";
+}
+
 static void print(const struct asked *q, const struct table *t, enum table_format f, int argc,
                   char **argv, struct strbuf *out)
 {
-    bool covered;
-    const char *basis;
+    const char *basis = basis_text(q);
 
-    nccl_band(&q->cluster, q->calls[0].kind, 1 << 20, q->n_nodes, &covered);
-    basis = !covered ? "unvalidated: no measured table covers such a call on this fabric"
-            : q->n_calls > 1 || q->calls[0].piece_bytes || q->calls[0].nccl.algos ||
-                    q->calls[0].nccl.protocols
-                ? "of the tables of this fabric, which have no such run: a lower bound"
-            : q->n_nodes > 2 ? "extrapolated from measured tables of two nodes of this fabric"
-                             : "validated by measured tables of this fabric";
     if (f == TABLE_AS_JSON) {
         cJSON *doc = output_document("ballast-coll", 1, argc, argv);
 

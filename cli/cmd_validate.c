@@ -179,9 +179,9 @@ static void fill_step(struct table *t, const struct step_set *set, const struct 
 static double row_band(const struct coll_table *c, const struct coll_row *r)
 {
     uint32_t nodes = cluster_by_domain(&c->cluster).n_nodes;
-    bool covered;
+    enum band_basis basis;
 
-    return 100 * nccl_band(&c->cluster, c->call.kind, r->n_bytes, nodes, &covered);
+    return 100 * nccl_band(&c->cluster, c->call.kind, r->n_bytes, c->call.n_ranks, nodes, &basis);
 }
 
 static void fill_sizes(struct table *t, const struct coll_table *c)

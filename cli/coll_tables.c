@@ -113,6 +113,19 @@ int nccl_protocol_parse(const char *name, uint32_t *bit, struct err *e)
     return 0;
 }
 
+int nccl_version_parse(const char *text, uint32_t *out, struct err *e)
+{
+    unsigned major, minor;
+    int n = 0;
+
+    if (sscanf(text, "%1u.%2u%n", &major, &minor, &n) != 2 || major != 2 ||
+        (text[n] && text[n] != '.' && text[n] != '-' && text[n] != '+'))
+        return err_set(e, ERR_INVALID, "a version of NCCL '%.40s', expected one as 2.27 or 2.27.3",
+                       text);
+    *out = major * 100 + minor;
+    return 0;
+}
+
 /* ---- the cluster of a table ---- */
 
 static bool bundled(const char *name)
@@ -498,7 +511,7 @@ static int read_table(const struct json_at *at, const char *cluster, bool always
                                        "source",
                                        "conditions",
                                        "launch"};
-    const char *launch, *forced, *text;
+    const char *launch, *forced, *version, *text;
     struct table_shape s;
 
     if (json_is_object(at, e) ||
@@ -510,7 +523,8 @@ static int read_table(const struct json_at *at, const char *cluster, bool always
         json_double_or(at, "nic_gbps", 0, 1e6, 0, &s.nic_gbps, e) ||
         json_str_or(at, "launch", "", &launch, e) ||
         json_str_or(at, "algorithm_forced", NULL, &forced, e) ||
-        json_str_or(at, "nccl_version", "", &text, e) || json_str_or(at, "datatype", "", &text, e))
+        json_str_or(at, "nccl_version", "", &version, e) ||
+        json_str_or(at, "datatype", "", &text, e))
         return -1;
     if (s.gpus_per_node * s.nodes != s.gpus && s.gpus_per_node)
         return json_err(at, ERR_INVALID, e, "has %llu gpus on %llu nodes of %llu",
@@ -521,6 +535,7 @@ static int read_table(const struct json_at *at, const char *cluster, bool always
                         "has %llu gpus on %llu nodes, expected equally many a node",
                         (unsigned long long)s.gpus, (unsigned long long)s.nodes);
     if (coll_kind_parse(t->collective, &t->call.kind, e) ||
+        (*version && nccl_version_parse(version, &t->call.nccl.version, e)) ||
         (forced && nccl_algo_parse(forced, &t->call.nccl.algos, e)))
         return err_prefix(e, "'%s': %s", at->file, at->path);
     t->forced = forced ? arena_strdup(a, forced) : NULL;

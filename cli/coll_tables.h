@@ -43,6 +43,8 @@ extern const char *const coll_kind_names[];
 /* "Ring" -> its bit; without case. -1 and the nearest name in *e. */
 int nccl_algo_parse(const char *name, uint32_t *bit, struct err *e);
 int nccl_protocol_parse(const char *name, uint32_t *bit, struct err *e);
+/* "2.27" or "2.27.3" into 227. */
+int nccl_version_parse(const char *text, uint32_t *out, struct err *e);
 
 /* A file of tables or of steps, or what nccl-tests printed (cli/nccl_text.h). `asked`: the collective that a log which does not say
  * so itself is of, or NULL. */

@@ -60,17 +60,34 @@ static const struct tunable tunables[] = {
     {"node.nic.efficiency", "", CL(nic_efficiency), true, 0.3, 0.995, 0},
     {"collectives.net_ramp", "", CL(coll.net_ramp_s), true, 1 * US, 4e3 * US, 120 * US},
     {"collectives.net_ramp_at", "", CL(coll.net_ramp_at_s), true, 1 * US, 4e3 * US, 200 * US},
-    {"collectives.tree_rate", "", CL(coll.tree_rate), true, 0.3, 0.999, 0.8},
-    {"collectives.nvls.rate", "", CL(coll.nvls.rate_Bps), false, 1e10, 5e12, 0},
+    {"collectives.tree_step", "ll", CL(coll.tree_step_s[PROTOCOL_LL]), true, 0.3 * US, 400 * US, 0},
+    {"collectives.tree_step", "ll128", CL(coll.tree_step_s[PROTOCOL_LL128]), true, 0.3 * US,
+     600 * US, 0},
+    {"collectives.tree_step", "simple", CL(coll.tree_step_s[PROTOCOL_SIMPLE]), true, 1 * US,
+     600 * US, 0},
+    {"collectives.tree_ramp", "", CL(coll.tree_ramp_s), true, 1 * US, 8e3 * US, 0},
+    {"collectives.tree_ramp_at", "", CL(coll.tree_ramp_at_s), true, 1 * US, 8e3 * US, 0},
+    {"collectives.tree_rate", "ll", CL(coll.tree_rate[PROTOCOL_LL]), true, 0.05, 0.999, 0},
+    {"collectives.tree_rate", "ll128", CL(coll.tree_rate[PROTOCOL_LL128]), true, 0.1, 0.999, 0},
+    {"collectives.tree_rate", "simple", CL(coll.tree_rate[PROTOCOL_SIMPLE]), true, 0.3, 0.999, 0},
+    {"collectives.nvls.link_rate", "", CL(coll.nvls.link_Bps), false, 1e10, 5e12, 0},
     {"collectives.nvls.base", "", CL(coll.nvls.base_s), false, 1 * US, 100 * US, 0},
     {"collectives.nvls.ramp", "", CL(coll.nvls.ramp_s), false, 1 * US, 1e3 * US, 0},
     {"collectives.nvls.ramp_at", "", CL(coll.nvls.ramp_at_s), false, 1 * US, 1e3 * US, 0},
     {"collectives.nvls.net_step", "", CL(coll.nvls.net_step_s), true, 0.3 * US, 200 * US, 0},
-    {"collectives.nvls.nic_share", "", CL(coll.nvls.nic_share), true, 0.3, 0.999, 0},
+    {"collectives.nvls.net_rate", "", CL(coll.nvls.net_rate), true, 0.3, 0.999, 0},
+    {"collectives.nvls.net_ramp", "", CL(coll.nvls.net_ramp_s), true, 1 * US, 8e3 * US, 0},
+    {"collectives.nvls.net_ramp_at", "", CL(coll.nvls.net_ramp_at_s), true, 1 * US, 8e3 * US, 0},
     {"collectives.p2p.base", "", CL(coll.p2p.base_s), false, 1 * US, 100 * US, 12 * US},
     {"collectives.p2p.both_ways", "", CL(coll.p2p.both_ways), false, 0.4, 0.999, 0.85},
     {"collectives.p2p.ramp", "", CL(coll.p2p.ramp_s), false, 1 * US, 1e3 * US, 50 * US},
     {"collectives.p2p.ramp_at", "", CL(coll.p2p.ramp_at_s), false, 1 * US, 1e3 * US, 50 * US},
+    {"collectives.p2p.part_rate", "", CL(coll.p2p.part_Bps), false, 1e9, 2e11, 0},
+    {"collectives.p2p.ll_rate", "", CL(coll.p2p.ll_rate), false, 0.02, 0.999, 0},
+    {"collectives.p2p.copy_rate", "", CL(coll.p2p.copy_Bps), false, 1e10, 1e13, 0},
+    {"collectives.p2p.net_rate", "", CL(coll.p2p.net_rate), true, 0.2, 0.999, 0},
+    {"collectives.p2p.net_peer", "", CL(coll.p2p.net_peer_s), true, 0.1 * US, 100 * US, 0},
+    {"collectives.p2p.net_fill", "", CL(coll.p2p.net_fill_s), true, 1 * US, 1e3 * US, 0},
 };
 enum { N_TUNABLES = sizeof(tunables) / sizeof(tunables[0]) };
 
@@ -348,8 +365,8 @@ static void errors_add(struct errors *x, const struct coll_table *t)
         if (r->distrust)
             continue;
         x->of[net][b] = mem_grow(x->of[net][b], &x->cap[net][b], x->n[net][b] + 1, sizeof(double));
-        x->of[net][b][x->n[net][b]++] =
-            fabs(r->time_us / r->predicted_us - 1) / nccl_band_factor(t->call.kind);
+        x->of[net][b][x->n[net][b]++] = fabs(r->time_us / r->predicted_us - 1) /
+                                        nccl_band_factor(t->call.kind, (enum band_size)b);
     }
 }
 

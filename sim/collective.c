@@ -256,6 +256,7 @@ static struct nccl_call one_call(const struct coll_cache *k, const struct op *o,
         .spine_s = per && s->nodes > per ? 2 * k->c->hop_s : 0,
         .in_place = !k->nccl.out_of_place,
         .one_process = k->nccl.one_process,
+        .version = k->nccl.version ? k->nccl.version : nccl_version(k->c),
         .one_way = o->coll.kind == COLL_SEND && s->n == 2,
     };
 }

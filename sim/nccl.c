@@ -1,5 +1,7 @@
 #include "sim/nccl.h"
 
+#include "sim/nccl_tuning.h"
+
 #include <math.h>
 
 /* What NCCL's tuning model believes of rings inside a node: start and step of LL128 and Simple, in seconds. Read off where
@@ -8,8 +10,8 @@ static const struct {
     double base_s, step_s;
 } believed_ll128 = {6.6e-6, 0.6e-6}, believed_simple = {8.4e-6, 1.7e-6};
 
-/* NCCL pairs nodes of a tree: beyond two nodes a pipeline of two levels is full. */
-enum { TREE_NODES = 2 };
+/* Bytes on the wire between nodes over bytes of data, by protocol. */
+static const double wire[PROTOCOL_N] = {2, 128.0 / 120, 1};
 
 const char *nccl_algo_name(enum nccl_algo a)
 {
@@ -33,20 +35,38 @@ static double or_1(double share)
     return share > 0 ? share : 1;
 }
 
-static double ramp(double a_s, double t0_s, double ranks, double y)
+static double ramp(double a_s, double t0_s, double scale, double y)
 {
-    double s = ranks / 8;
-
-    return y > 0 && a_s > 0 ? a_s * s * y / (y + t0_s * s) : 0;
+    return y > 0 && a_s > 0 ? a_s * scale * y / (y + t0_s * scale) : 0;
 }
 
-/* The ramp in a node (A, t0), or that of the network where nodes are crossed and it has one. */
-static double ramp_of(const struct coll_constants *k, const struct nccl_call *call, double a_s,
-                      double t0_s, double ranks, double y)
+/* The ramp of rings in a node, or that of the network where nodes are crossed and it has one. */
+static double ring_ramp(const struct coll_constants *k, const struct nccl_call *call, double y)
 {
     if (call->nodes > 1 && k->net_ramp_s > 0)
-        return ramp(k->net_ramp_s, k->net_ramp_at_s, ranks, y);
-    return ramp(a_s, t0_s, ranks, y);
+        return ramp(k->net_ramp_s, k->net_ramp_at_s, call->ramp_ranks / 8, y);
+    return ramp(k->ramp_s, k->ramp_at_s, call->ramp_ranks / 8, y);
+}
+
+/* What a tree takes until it is full; levels: operations that a piece passes on its way down. */
+static double fill(double a_s, double t0_s, double levels, double y)
+{
+    return y > 0 && a_s > 0 ? a_s * levels / 8 * y / hypot(y, t0_s) : 0;
+}
+
+static double tree_levels(const struct nccl_call *call)
+{
+    return call->per_node - 1 + ceil(log2(call->nodes));
+}
+
+/* That of the network's trees, or what its rings (those in a node) have where it has none. */
+static double tree_fill(const struct coll_constants *k, const struct nccl_call *call, double y)
+{
+    double levels = tree_levels(call);
+
+    return k->tree_ramp_s > 0  ? fill(k->tree_ramp_s, k->tree_ramp_at_s, levels, y)
+           : k->net_ramp_s > 0 ? fill(k->net_ramp_s, k->net_ramp_at_s, levels, y)
+                               : fill(k->ramp_s, k->ramp_at_s, levels, y);
 }
 
 /* What Simple reaches of a GPU's links inside a node: PCIe's where a call has to pass it. */
@@ -127,88 +147,158 @@ static void ring(const struct cluster *c, const struct nccl_call *call, enum col
                  struct nccl_time *out)
 {
     const struct coll_constants *k = &c->coll;
-    double share = rate_share(c, call, p);
-    double busy = fmax(call->node_s / share + tail(c, call, p), call->nic_s / share);
+    double node_s = call->node_s / rate_share(c, call, p), nic_s = call->nic_s * wire[p];
+    double busy = fmax(node_s + tail(c, call, p), nic_s);
     double latency = k->base_s[p] + call->steps * step_s(k, call, p) +
                      call->net_steps * (k->net_step_s[p] + call->spine_s);
 
-    set(out, latency,
-        p == PROTOCOL_SIMPLE ? ramp_of(k, call, k->ramp_s, k->ramp_at_s, call->ramp_ranks, busy)
-                             : 0,
-        busy, fmax(call->node_s, call->nic_s) / share);
+    set(out, latency, p == PROTOCOL_SIMPLE ? ring_ramp(k, call, busy) : 0, busy,
+        fmax(node_s, nic_s));
 }
 
-/* Bytes of a tree over those of a ring, through a node's NICs. */
+double nccl_tree_sent(double nodes)
+{
+    return nodes < 3 ? 1 : nodes < 4 ? 1.5 : 2;
+}
+
+/* Bytes of a tree over those of a ring, through the NICs of the busiest node. */
 static double tree_nic_scale(const struct nccl_call *call)
 {
-    return (call->nodes - 1) / call->nodes / ((call->n - 1) / call->n);
+    return nccl_tree_sent(call->nodes) / (2 * (call->n - 1) / call->n);
+}
+
+/* A step of trees between nodes, as that of rings where it is not known. */
+static double tree_step_s(const struct coll_constants *k, const struct nccl_call *call,
+                          enum coll_protocol p)
+{
+    return (k->tree_step_s[p] > 0 ? k->tree_step_s[p] : k->net_step_s[p]) + call->spine_s;
 }
 
 static void tree(const struct cluster *c, const struct nccl_call *call, enum coll_protocol p,
                  struct nccl_time *out)
 {
     const struct coll_constants *k = &c->coll;
-    double share = rate_share(c, call, p), busy, latency, ramp_s = 0;
+    double node_s, nic_s, busy, latency;
 
     out->nic_scale = tree_nic_scale(call);
-    if (p == PROTOCOL_SIMPLE)
-        out->node_scale = call->n / (call->n - 1) / or_1(k->tree_rate);
-    busy =
-        fmax(call->node_s * out->node_scale / share + (p == PROTOCOL_SIMPLE ? 0 : tail(c, call, p)),
-             call->nic_s * out->nic_scale / share);
+    out->node_scale = call->n / (call->n - 1) / or_1(k->tree_rate[p]);
+    node_s = call->node_s * out->node_scale / rate_share(c, call, p);
+    nic_s = call->nic_s * out->nic_scale * wire[p];
+    busy = fmax(node_s, nic_s);
     latency = k->base_s[p] + 2 * (call->per_node - 1) * step_s(k, call, p) +
-              2 * ceil(log2(call->nodes)) * (k->net_step_s[p] + call->spine_s);
-    if (p == PROTOCOL_SIMPLE)
-        ramp_s = ramp_of(k, call, k->ramp_s, k->ramp_at_s,
-                         fmin(call->n, TREE_NODES * call->per_node), busy);
-    set(out, latency, ramp_s, busy,
-        fmax(call->node_s * out->node_scale, call->nic_s * out->nic_scale) / share);
+              2 * ceil(log2(call->nodes)) * tree_step_s(k, call, p);
+    set(out, latency, p == PROTOCOL_SIMPLE ? tree_fill(k, call, busy) : 0, busy, busy);
+}
+
+/* Seconds that an all-reduce keeps the links of a head busy. */
+static double multicast_s(const struct cluster *c, const struct nccl_call *call)
+{
+    double rate = c->coll.nvls.link_Bps;
+
+    if (call->nodes > 1)
+        rate *= or_1(c->coll.nvls.net_rate);
+    return call->bytes * (1 + 1 / fmin(call->per_node, NCCL_HEADS)) / rate;
 }
 
 /* In one node; between nodes NVLSTree. */
 static void nvls(const struct cluster *c, const struct nccl_call *call, struct nccl_time *out)
 {
-    const struct nvls_constants *v = &c->coll.nvls;
-    double g = call->per_node, ranks = call->n, latency = v->base_s, y;
-    double in_node = (g - 1) / g / ((call->n - 1) / call->n); /* bytes, over the ring's */
+    const struct coll_constants *k = &c->coll;
+    const struct nvls_constants *v = &k->nvls;
+    double latency = v->base_s, y, extra;
 
-    out->node_scale = in_node * c->nvlink_Bps * c->nvlink_efficiency / v->rate_Bps;
+    out->node_scale = multicast_s(c, call) / call->node_s;
+    y = multicast_s(c, call);
     if (call->nodes > 1) {
-        out->nic_scale = tree_nic_scale(call) / or_1(v->nic_share);
+        out->nic_scale = tree_nic_scale(call);
         latency += 2 * ceil(log2(call->nodes)) * (v->net_step_s + call->spine_s);
-        ranks = fmin(call->n, TREE_NODES * g);
+        y = fmax(y, call->nic_s * out->nic_scale);
+        extra = v->net_ramp_s > 0 ? fill(v->net_ramp_s, v->net_ramp_at_s, call->per_node, y)
+                                  : tree_fill(k, call, y);
+    } else {
+        extra = ramp(v->ramp_s, v->ramp_at_s, call->n / 8, y);
     }
-    y = fmax(call->node_s * out->node_scale, call->nic_s * out->nic_scale);
-    set(out, latency, ramp_of(&c->coll, call, v->ramp_s, v->ramp_at_s, ranks, y), y, y);
+    set(out, latency, extra, y, y);
 }
 
 static void collnet(const struct cluster *c, const struct nccl_call *call, struct nccl_time *out)
 {
     const struct coll_constants *k = &c->coll;
     double g = call->per_node, y, latency;
-    bool multicast = k->nvls.rate_Bps > 0 && g >= k->nvls.min_gpus;
-    double rate = multicast ? k->nvls.rate_Bps : node_Bps(c, call);
+    bool multicast = k->nvls.link_Bps > 0 && g >= k->nvls.min_gpus;
 
-    out->node_scale = (g - 1) / g / ((call->n - 1) / call->n) * node_Bps(c, call) / rate;
+    out->node_scale =
+        multicast ? multicast_s(c, call) / call->node_s : 1 / ((call->n - 1) / call->n);
     out->nic_scale = 0.5 / ((call->n - 1) / call->n);
     y = fmax(call->node_s * out->node_scale, call->nic_s * out->nic_scale);
     latency = k->base_s[PROTOCOL_SIMPLE] +
               (multicast ? 0 : 2 * (g - 1) * step_s(k, call, PROTOCOL_SIMPLE)) +
-              2 * (k->net_step_s[PROTOCOL_SIMPLE] + call->spine_s);
-    set(out, latency, ramp_of(k, call, k->ramp_s, k->ramp_at_s, g, y), y, y);
+              2 * tree_step_s(k, call, PROTOCOL_SIMPLE);
+    set(out, latency, ring_ramp(k, call, y), y, y);
+}
+
+/* ---- sends and receives ---- */
+
+/* What one rank sends another, bytes: of an owner's fan-out, which has no one size, its mean. */
+static double message(const struct cluster *c, const struct nccl_call *call)
+{
+    if (call->kind == COLL_ALL_TO_ALL)
+        return call->bytes / call->n;
+    if (!call->direct)
+        return call->bytes;
+    return call->node_s > 0 ? call->node_s * node_Bps(c, call) / fmax(call->per_node - 1, 1)
+                            : call->nic_s * c->nic_Bps * c->nic_efficiency / fmax(call->peers, 1);
+}
+
+/* Largest message that goes by LL: in NCCL up to 2.28 16 KiB a channel of all that a peer has in a node (32), since then of those
+ * that it takes for the message, which is one. */
+static double ll_message(const struct nccl_call *call)
+{
+    static const double a_channel = 16384;
+
+    return call->version < 229 && !(call->nic_s > 0) ? 32 * a_channel : a_channel;
+}
+
+/* Parts of a message go by channels of their own from here on. */
+static const double least_part = 65536;
+
+static double between_nodes_s(const struct coll_constants *k, const struct nccl_call *call,
+                              double m)
+{
+    /* chunks of a large message cost a peer 1.7 times more than its start: all-to-alls of 2 x 8 B200 */
+    static const double chunks = 1.7, half_at = 32768;
+
+    return tree_step_s(k, call, PROTOCOL_LL) +
+           fmax(call->peers - 1, 0) * k->p2p.net_peer_s * (1 + chunks * m / (m + half_at));
 }
 
 static void p2p(const struct cluster *c, const struct nccl_call *call, struct nccl_time *out)
 {
     const struct coll_constants *k = &c->coll;
-    double base = k->p2p.both_ways > 0 ? k->p2p.base_s : k->base_s[PROTOCOL_LL], y, latency;
+    const struct p2p_constants *v = &k->p2p;
+    double m = message(c, call), copies = call->kind == COLL_ALL_TO_ALL && !call->in_place;
+    bool crosses = call->nic_s > 0; /* ranges of a group may stay inside nodes */
+    double latency = (v->both_ways > 0 ? v->base_s : k->base_s[PROTOCOL_LL]) +
+                     fmax(call->steps - 1, 0) * step_s(k, call, PROTOCOL_SIMPLE);
+    double small = v->part_Bps > 0 ? (1 + copies) * fmin(m, least_part) / v->part_Bps : 0;
+    double copy_s = v->copy_Bps > 0 ? copies * m / v->copy_Bps : 0, link_s, busy;
 
     if (!call->one_way)
-        out->node_scale = 1 / or_1(k->p2p.both_ways);
-    y = fmax(call->node_s * out->node_scale, call->nic_s);
-    latency = base + fmax(call->steps - 1, 0) * step_s(k, call, PROTOCOL_SIMPLE) +
-              call->net_steps * (k->net_step_s[PROTOCOL_LL128] + call->spine_s);
-    set(out, latency, call->one_way ? 0 : ramp(k->p2p.ramp_s, k->p2p.ramp_at_s, 8, y), y, y);
+        out->node_scale = 1 / or_1(v->both_ways);
+    if (crosses)
+        out->nic_scale = 1 / or_1(v->net_rate);
+    link_s = fmax(call->node_s * out->node_scale, call->nic_s * out->nic_scale);
+    if (m <= ll_message(call) && v->ll_rate > 0) {
+        busy = fmax(link_s, call->node_s / v->ll_rate);
+    } else {
+        busy = fmax(call->node_s * out->node_scale + copy_s, call->nic_s * out->nic_scale);
+        busy += call->one_way ? 0 : ramp(v->ramp_s, v->ramp_at_s, 1, busy);
+    }
+    if (crosses) {
+        latency += between_nodes_s(k, call, m);
+        busy = fmax(busy, v->net_fill_s * m / (m + 0.75 * least_part));
+    }
+    set(out, latency, 0, fmax(busy, small), link_s);
 }
 
 /* ---- channels ---- */
@@ -268,12 +358,13 @@ bool nccl_time(const struct cluster *c, const struct nccl_call *call, enum nccl_
     const struct coll_constants *k = &c->coll;
     bool direct = call->direct || call->kind == COLL_ALL_TO_ALL || call->kind == COLL_SEND ||
                   call->kind == COLL_RECV;
-    bool all_reduce = call->kind == COLL_ALL_REDUCE;
+    bool all_reduce = call->kind == COLL_ALL_REDUCE, multicast = k->nvls.link_Bps > 0;
 
     *out = (struct nccl_time){.algo = algo, .protocol = protocol, .node_scale = 1, .nic_scale = 1};
     if (direct != (algo == NCCL_P2P) ||
         (algo != NCCL_RING && algo != NCCL_TREE && protocol != PROTOCOL_SIMPLE) ||
-        (call->pcie_share > 0 && protocol == PROTOCOL_LL128))
+        (call->pcie_share > 0 && protocol == PROTOCOL_LL128) ||
+        (call->nodes > 1 && k->no_ll128 && protocol == PROTOCOL_LL128))
         return false;
     switch (algo) {
     case NCCL_RING:
@@ -286,7 +377,7 @@ bool nccl_time(const struct cluster *c, const struct nccl_call *call, enum nccl_
         break;
     case NCCL_NVLS:
     case NCCL_NVLS_TREE:
-        if (!all_reduce || k->nvls.rate_Bps <= 0 || call->per_node < k->nvls.min_gpus ||
+        if (!all_reduce || !multicast || call->per_node < k->nvls.min_gpus ||
             call->n < call->nodes * call->per_node || /* every node brings as many */
             (call->nodes > 1) != (algo == NCCL_NVLS_TREE))
             return false;
@@ -318,32 +409,33 @@ static bool believes_in_simple(const struct coll_constants *k, const struct nccl
            believed_ll128.base_s + steps * believed_ll128.step_s + call->node_s / k->believed_ll128;
 }
 
-/* What algorithms of an all-reduce over nodes are compared by: over two nodes, or when tables know nothing of the algorithm, their
- * times. Beyond, NCCL's table: efficiencies from its tuning model, of the NICs alone. */
-static double compared_by(const struct coll_constants *k, const struct nccl_call *call,
+/* What the choice goes by: over nodes NCCL's table, in a node and of what the table does not have the times themselves. */
+static double compared_by(const struct cluster *c, const struct nccl_call *call,
                           const struct nccl_time *t)
 {
-    double ring = call->n / (2 * (call->n - 1)), N = call->nodes, reached = 0;
+    bool table = call->nodes > 1 && t->algo != NCCL_P2P && t->algo != NCCL_COLLNET;
 
-    switch (t->algo) {
-    case NCCL_RING:
-        reached = ring;
-        break;
-    case NCCL_TREE:
-        reached = 0.92 * 0.5;
-        break;
-    case NCCL_NVLS_TREE:
-        reached = 0.7 * N / (2 * (N - 1));
-        break;
-    case NCCL_NVLS:
-    case NCCL_COLLNET:
-    case NCCL_P2P:
-    case NCCL_ALGO_N:
-        break;
-    }
-    if (N < 3 || call->kind != COLL_ALL_REDUCE || reached <= 0)
-        return t->latency_s + t->transfer_s;
-    return t->latency_s - t->ramp_s + call->nic_s * ring / reached / k->rate_share[t->protocol];
+    return table ? nccl_believed_s(c, call, t->algo, t->protocol, call->version)
+                 : t->latency_s + t->transfer_s;
+}
+
+uint32_t nccl_version(const struct cluster *c)
+{
+    return c->device.compute_capability >= 10 ? 229 : 227;
+}
+
+/* Is CollNet there and faster than `best`? Its time is compared, since the table's row for it has not been seen to decide. */
+static void try_collnet(const struct cluster *c, const struct nccl_call *call, uint32_t algos,
+                        struct nccl_time *best)
+{
+    struct nccl_time t;
+
+    if ((algos && !(algos & 1u << NCCL_COLLNET)) ||
+        !nccl_time(c, call, NCCL_COLLNET, PROTOCOL_SIMPLE, &t))
+        return;
+    if (best->algo == NCCL_ALGO_N ||
+        t.latency_s + t.transfer_s < best->latency_s + best->transfer_s)
+        *best = t;
 }
 
 bool nccl_choose(const struct cluster *c, const struct nccl_call *call, uint32_t algos,
@@ -354,6 +446,7 @@ bool nccl_choose(const struct cluster *c, const struct nccl_call *call, uint32_t
     uint32_t ring_protocols = protocols ? protocols : all;
     double best = INFINITY;
 
+    out->algo = NCCL_ALGO_N;
     /* of several allowed protocols the table decides, and of one there is nothing to decide */
     if (k->believed_ll128 > 0 && call->nodes < 2 && !(call->pcie_share > 0) &&
         ring_protocols & simple && ring_protocols != simple)
@@ -364,16 +457,18 @@ bool nccl_choose(const struct cluster *c, const struct nccl_call *call, uint32_t
             struct nccl_time t;
             double cost;
 
-            if ((algos && !(algos & 1u << a)) || !(allowed & 1u << p) ||
+            if (a == NCCL_COLLNET || (algos && !(algos & 1u << a)) || !(allowed & 1u << p) ||
                 !nccl_time(c, call, (enum nccl_algo)a, (enum coll_protocol)p, &t))
                 continue;
-            cost = compared_by(k, call, &t);
+            cost = compared_by(c, call, &t);
             if (cost >= best)
                 continue;
             *out = t;
             best = cost;
         }
-    return best < INFINITY;
+    if (!protocols || protocols & simple)
+        try_collnet(c, call, algos, out);
+    return out->algo != NCCL_ALGO_N;
 }
 
 enum band_size nccl_band_size(uint64_t n_bytes)
@@ -381,25 +476,101 @@ enum band_size nccl_band_size(uint64_t n_bytes)
     return n_bytes < (1 << 20) ? BAND_SMALL : n_bytes < (32 << 20) ? BAND_MEDIUM : BAND_LARGE;
 }
 
-double nccl_band_factor(enum coll_kind kind)
+/* Of measured_kinds; MEASURED_KINDS: no table can be of it. */
+static uint32_t measured_kind(enum coll_kind kind)
 {
-    return kind == COLL_ALL_REDUCE || kind == COLL_ALL_GATHER || kind == COLL_REDUCE_SCATTER ? 1
-                                                                                             : 2;
+    switch (kind) {
+    case COLL_ALL_REDUCE:
+        return 0;
+    case COLL_ALL_GATHER:
+        return 1;
+    case COLL_REDUCE_SCATTER:
+        return 2;
+    case COLL_BROADCAST:
+        return 3;
+    case COLL_REDUCE:
+        return 4;
+    case COLL_ALL_TO_ALL:
+        return 5;
+    case COLL_SEND:
+    case COLL_RECV:
+        return 6;
+    case COLL_SEGMENT_GATHER:
+    case COLL_SEGMENT_REDUCE:
+    case COLL_N:
+        break;
+    }
+    return MEASURED_KINDS;
 }
 
-double nccl_band(const struct cluster *c, enum coll_kind kind, uint64_t n_bytes, uint32_t n_nodes,
-                 bool *covered)
+double nccl_band_factor(enum coll_kind kind, enum band_size size)
 {
-    /* what predictions of a network miss whose own tables are not among those of the fit */
-    static const double unknown[BAND_N] = {0.6, 0.4, 0.25};
-    enum band_size b = nccl_band_size(n_bytes);
-    double band = (n_nodes > 1 ? c->coll.net_band : c->coll.band)[b];
+    static const double sends[BAND_N] = {2, 2, 1.3};
+    uint32_t k = measured_kind(kind);
 
-    /* between nodes only all-reduce and all-gather have tables */
-    *covered = band > 0 && (n_nodes < 2 || nccl_band_factor(kind) == 1);
-    if (!*covered)
-        band = unknown[b];
-    if (n_nodes > 2)
-        band *= 1 + 0.25 * log2(n_nodes / 2.0);
-    return band * nccl_band_factor(kind);
+    return k < 5 ? 1 : k < MEASURED_KINDS ? sends[size] : 2;
+}
+
+/* How far from the tables' numbers of ranks, or of nodes, a call is. */
+static double distance_factor(const struct coll_constants *k, uint32_t kind, uint32_t n_ranks,
+                              uint32_t n_nodes, enum band_basis *basis)
+{
+    static const double between = 1.25, beyond = 1.5, a_doubling = 0.25;
+    uint32_t least = UINT32_MAX, most = 0;
+
+    for (uint32_t i = 0; i < k->n_tables; i++) {
+        const struct measured_table *t = &k->tables[i];
+        uint32_t n = n_nodes > 1 ? t->nodes : t->gpus;
+
+        if (t->kind != kind || (t->nodes > 1) != (n_nodes > 1))
+            continue;
+        if (n == (n_nodes > 1 ? n_nodes : n_ranks)) {
+            *basis = BASIS_MEASURED;
+            return 1;
+        }
+        least = n < least ? n : least;
+        most = n > most ? n : most;
+    }
+    *basis = most ? BASIS_OTHER_RANKS : BASIS_OTHER_KIND;
+    if (!most)
+        return 1;
+    if (n_nodes > 1)
+        return n_nodes > most ? 1 + a_doubling * log2((double)n_nodes / most) : 1;
+    return n_ranks > least && n_ranks < most ? between : beyond;
+}
+
+/* Of a kind that no table here is of: in a node, between nodes, and of sends there, which were seen to reach 0.39 to 0.97 of NICs. */
+static double other_kind_factor(enum coll_kind kind, uint32_t n_nodes)
+{
+    return n_nodes > 1 && (kind == COLL_ALL_TO_ALL || kind == COLL_SEND) ? 2 : 1.5;
+}
+
+double nccl_band(const struct cluster *c, enum coll_kind kind, uint64_t n_bytes, uint32_t n_ranks,
+                 uint32_t n_nodes, enum band_basis *basis)
+{
+    static const double unknown_node[BAND_N] = {0.4, 0.35, 0.25};
+    static const double unknown_net[BAND_N] = {0.45, 0.4, 0.25};
+    enum band_size b = nccl_band_size(n_bytes);
+    double band = (n_nodes > 1 ? c->coll.net_band : c->coll.band)[b],
+           factor = nccl_band_factor(kind, b);
+
+    factor *= distance_factor(&c->coll, measured_kind(kind), n_ranks, n_nodes, basis);
+    if (!(band > 0))
+        *basis = BASIS_NONE;
+    if (c->sharp && kind == COLL_ALL_REDUCE && n_nodes > 1)
+        *basis = BASIS_UNCHECKED;
+    switch (*basis) {
+    case BASIS_MEASURED:
+    case BASIS_OTHER_RANKS:
+        break;
+    case BASIS_OTHER_KIND:
+        factor *= other_kind_factor(kind, n_nodes);
+        break;
+    case BASIS_NONE:
+    case BASIS_UNCHECKED:
+        band = (n_nodes > 1 ? unknown_net : unknown_node)[b];
+        factor = nccl_band_factor(kind, b) * (n_nodes > 2 ? 1 + 0.25 * log2(n_nodes / 2.0) : 1);
+        break;
+    }
+    return band * factor;
 }

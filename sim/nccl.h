@@ -5,15 +5,22 @@
  *
  *   Ring   base + steps_in_node * step + steps_between * net_step + y + tail [ + ramp(y), Simple ]
  *          y = k (n-1)/n b / rate; of the k(n-1) steps N in n go between nodes. A ring's last operation receives and hands
- *          nothing on: tail * (b/n) / rate. LL and LL128 have a share of the rate.
+ *          nothing on: tail * (b/n) / rate. LL and LL128 have a share of NVLink's rate; NICs carry a flag word beside each data word of
+ *          LL, and 128 bytes for 120 of LL128.
  *   ramp   A s y / (y + t0 s), s = n/8: per step an extra A/8/k that saturates as the piece of a step grows. Over nodes the
- *          network's A and t0; of Tree and NVLSTree s stays at two nodes' ranks, whose pipeline the others follow.
- *   Tree   (all-reduce over nodes) 2(g-1) step + 2 log2(N) net_step; 2b through a GPU, 2 (N-1)/N b through a node's NICs.
- *   NVLS   (all-reduce in a node) base + y + ramp, y = 2(n-1)/n b / nvls.rate: the switch adds.
- *   NVLSTree  NVLS in nodes, Tree between them: base + 2 log2(N) net_step; its NICs reach nic_share of what they do.
+ *          network's A and t0, at most two nodes' ranks.
+ *   Tree   (all-reduce over nodes) base + 2(g-1) step + 2 log2(N) tree_step + y [ + fill(y), Simple ]; 2(g-1)/g b through a GPU of
+ *          what tree_rate leaves of NVLink, and through the NICs of the busiest node what tree_sent() says: b over two nodes, 2 b from
+ *          four on, since an inner node of one tree is a leaf of the other.
+ *   fill   A s y / sqrt(y^2 + t0^2), s = (g-1 + log2 N)/8: a tree's chunk is as large as its channel's part up to 512 KiB, so that nothing
+ *          overlaps until then and all of the depth is paid.
+ *   NVLS   (all-reduce in a node) base + y + ramp, y = b (1 + 1/heads) / nvls.link_rate: the switch adds, and each of at most 32 heads
+ *          sends b once and gets its part. ramp as of rings.
+ *   NVLSTree  NVLS in nodes, Tree between them: base + 2 log2(N) net_step + y + fill(y), s = g/8; net_rate of NVLS's rate in a node.
  *   CollNet   (switches that reduce) two levels; b through a node's NICs each way. No measurement checks it.
- *   P2P    grouped sends and receives: p2p.base, a step for each further 16 peers, y / both_ways and a ramp of its own where a GPU
- *          sends and receives at once.
+ *   P2P    grouped sends and receives: p2p.base, a step for each further 16 peers or relay, and beside y (with what a GPU copies to itself) and a ramp of its own the time of a part:
+ *          a message is cut from 64 KiB on (NCCL's p2p parts), and until then one channel carries it at part_rate. LL up to
+ *          16 KiB a channel, at ll_rate of NVLink for all. Between nodes a step of LL, net_peer for each further peer, and at least net_fill.
  *
  *   PCIe   Where NVLink does not join the GPUs of a call in a node (pcie_share), y is what the busiest
  *          of NVLink, PCIe and the link between CPUs takes; steps over PCIe have their own time
@@ -22,9 +29,8 @@
  *          channels as for one NIC: NCCL finds one ring and doubles it.
  *
  * Choice: NCCL takes what its tuning table believes fastest, which is not always what is. In one node Simple follows LL128 where
- * the table says so: 8.4 us + 1.7 us steps + y < 6.6 us + 0.6 us steps + y/believed_ll128. Over three nodes and more algorithms
- * are compared by what NCCL's tuning takes them to reach of the NICs (Ring n/2(n-1), Tree 0.46, NVLSTree 0.7 N/2(N-1) of their
- * rate as algbw), without ramps. Everything else is decided by the times themselves.
+ * the table says so: 8.4 us + 1.7 us steps + y < 6.6 us + 0.6 us steps + y/believed_ll128, and NVLS follows rings by the times
+ * themselves. Over nodes sim/nccl_tuning.h has the table.
  *
  * Channels: rings and trees in a node 24, over nodes 2 a NIC, at most 32; NVLS 16; both fewer, down to one, while the call has less
  * than threads * threshold bytes a channel: LL 512 * 8 (rings: times n), LL128 640 * 8, Simple 512 * 64. Sends and receives in a node 32;
@@ -54,12 +60,15 @@ enum nccl_algo {
     NCCL_P2P,
     NCCL_ALGO_N
 };
+/* GPUs of a node that reduce by multicast, at most. */
+enum { NCCL_HEADS = 32 };
 const char *nccl_algo_name(enum nccl_algo a);         /* "Ring", as NCCL_ALGO spells it */
 const char *nccl_protocol_name(enum coll_protocol p); /* "LL128", as NCCL_PROTO does */
 
 /* How NCCL is run. Zeroes: a process for each GPU, its own choice, buffers as FSDP has them (in place). */
 struct nccl_options {
     bool out_of_place, one_process;
+    uint32_t version;          /* of NCCL, major * 100 + minor; 0: nccl_version() */
     uint32_t algos, protocols; /* bit sets (1u << enum) of what is allowed; 0: all */
 };
 
@@ -80,6 +89,7 @@ struct nccl_call {
     double nics;    /* that a ring of it leaves a node by; 0: on one node */
     double peers;   /* direct: ranks on other nodes that one sends to, or receives from */
     bool in_place, one_process, one_way;
+    uint32_t version; /* of NCCL, major * 100 + minor */
 };
 
 struct nccl_time {
@@ -93,6 +103,13 @@ struct nccl_time {
     double node_scale, nic_scale;
 };
 
+/* The version of NCCL that is taken for a cluster's: 2.27, which PyTorch 2.9 brings, and for Blackwell 2.29, as in the tables. */
+uint32_t nccl_version(const struct cluster *c);
+
+/* What the busiest of N nodes sends by a pair of binary trees, over the bytes of an all-reduce: 1, 1.5 and 2 for two, three, and
+ * more nodes (NCCL's trees, each with half of the bytes; a node sends one piece up and one to each child). */
+double nccl_tree_sent(double nodes);
+
 /* False: NCCL has no such algorithm for this call here. */
 bool nccl_time(const struct cluster *c, const struct nccl_call *call, enum nccl_algo algo,
                enum coll_protocol protocol, struct nccl_time *out);
@@ -101,13 +118,21 @@ bool nccl_time(const struct cluster *c, const struct nccl_call *call, enum nccl_
 bool nccl_choose(const struct cluster *c, const struct nccl_call *call, uint32_t algos,
                  uint32_t protocols, struct nccl_time *out);
 
-/* The class of a size in an error band, and how much wider the band is for kinds that few tables cover (all but all-reduce,
- * all-gather and reduce-scatter). */
+/* The class of a size in an error band. */
 enum band_size nccl_band_size(uint64_t n_bytes);
-double nccl_band_factor(enum coll_kind kind);
-/* Half width of the 90 % band of a call as a share of its time. Tables of a network are of two nodes: each doubling beyond widens
- * it by a quarter. Where no table covers such a call on this cluster: a wide band, and *covered false. */
-double nccl_band(const struct cluster *c, enum coll_kind kind, uint64_t n_bytes, uint32_t n_nodes,
-                 bool *covered);
+/* How much wider than the others' the band of a kind is: send/recv and all-to-all, whose small sizes jump, and owners' segments. */
+double nccl_band_factor(enum coll_kind kind, enum band_size size);
+/* What measured tables of the cluster say of a call. */
+enum band_basis {
+    BASIS_MEASURED,    /* one is of this kind over as many ranks of a node, or as many nodes */
+    BASIS_OTHER_RANKS, /* ... over other numbers of them */
+    BASIS_OTHER_KIND,  /* of other kinds, in a node or on this network */
+    BASIS_NONE,        /* none is of this generation, or of this network */
+    BASIS_UNCHECKED    /* switches that reduce: nothing checks CollNet */
+};
+/* Half width of the 90 % band of a call of n ranks on so many nodes as a share of its time: the cluster's for BASIS_MEASURED, wider
+ * the less there is. The factors are of predictions by fits that leave such tables out (docs/VALIDATION.md). */
+double nccl_band(const struct cluster *c, enum coll_kind kind, uint64_t n_bytes, uint32_t n_ranks,
+                 uint32_t n_nodes, enum band_basis *basis);
 
 #endif

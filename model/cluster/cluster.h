@@ -33,12 +33,13 @@ struct device {
         fp8_share; /* of the bf16 rate of products, when the operands are fp8; 0: there is no fp8 */
     double hbm_Bps;
     uint32_t n_sm;
-    uint32_t collective_sms; /* that a collective takes from kernels while it moves bytes */
-    double gemm_efficiency;  /* of peak, large GEMM in a short burst */
-    double gemm_k0;          /* k + k0: fill and drain of a tile's k loop, in elements */
-    double hbm_efficiency;   /* reached by elementwise kernels */
-    double attention_flops;  /* FLOP/s reached by fused attention, forward */
-    double attention_masked; /* of that rate, where a causal mask leaves half of the work; 0: 1 */
+    double compute_capability; /* 8 (A100), 9 (H100), 10 (B200): rows of NCCL's tables; 0: as 8 */
+    uint32_t collective_sms;   /* that a collective takes from kernels while it moves bytes */
+    double gemm_efficiency;    /* of peak, large GEMM in a short burst */
+    double gemm_k0;            /* k + k0: fill and drain of a tile's k loop, in elements */
+    double hbm_efficiency;     /* reached by elementwise kernels */
+    double attention_flops;    /* FLOP/s reached by fused attention, forward */
+    double attention_masked;   /* of that rate, where a causal mask leaves half of the work; 0: 1 */
     double l2_bytes; /* of the last cache: elementwise operands that fit do not pass HBM; 0: none */
     double sustained_factor; /* training runs this much slower than a short burst */
     double launch_s;         /* host time to launch one kernel */
@@ -65,30 +66,48 @@ enum coll_channels { CHANNELS_RING, CHANNELS_NIC, CHANNELS_NVLS, CHANNELS_P2P, C
 
 /* Multicast in the NVSwitch (NVLink SHARP). */
 struct nvls_constants {
-    double rate_Bps;   /* all-reduce's large-message busbw; 0: no NVLS */
+    double link_Bps;   /* of a GPU's NVLink, one direction, by multicast; 0: no NVLS */
     double base_s;     /* start of a call in one node */
     double net_step_s; /* one level of the tree between nodes (NVLSTree) */
     double ramp_s, ramp_at_s;
-    double nic_share;  /* NVLSTree: of what a NIC reaches */
-    uint32_t min_gpus; /* of a node, in the group: fewer do not use it */
+    double net_rate;                  /* NVLSTree: of link_Bps; 0: 1 */
+    double net_ramp_s, net_ramp_at_s; /* NVLSTree; 0: as trees */
+    uint32_t min_gpus;                /* of a node, in the group: fewer do not use it */
 };
-/* Grouped sends and receives: send/recv, all-to-all, an owner's direct sends. */
+/* Grouped sends and receives: send/recv, all-to-all, an owner's direct sends. What is 0 costs nothing. */
 struct p2p_constants {
     double base_s;    /* start of a call; 0: as `base` */
     double both_ways; /* of the rate, when a GPU sends and receives at once; 0: 1 */
     double ramp_s, ramp_at_s;
+    double part_Bps;   /* of one channel, which carries a message alone up to 64 KiB */
+    double ll_rate;    /* of NVLink's reached rate, all channels, by LL */
+    double copy_Bps;   /* of what a GPU sends itself */
+    double net_rate;   /* of a NIC's reached rate; 0: 1 */
+    double net_peer_s; /* for each further peer on another node */
+    double net_fill_s; /* the least that a large message takes between nodes */
+};
+/* A table of measurements that stands behind the constants and their band: of which collective, on how many nodes and GPUs of
+ * each. */
+enum { MEASURED_KINDS = 7, MEASURED_MAX = 64 };
+extern const char *const measured_kinds[MEASURED_KINDS + 1]; /* as nccl-tests; NULL-terminated */
+struct measured_table {
+    uint32_t kind; /* of measured_kinds */
+    uint32_t nodes, gpus;
 };
 struct coll_constants {
-    double base_s[PROTOCOL_N];        /* start-up of a collective */
-    double step_s[PROTOCOL_N];        /* one ring step inside a node */
-    double net_step_s[PROTOCOL_N];    /* one step between nodes */
-    double pcie_step_s[PROTOCOL_N];   /* one step over PCIe, between NVLink domains of a node */
-    double rate_share[PROTOCOL_N];    /* of the Simple rate: payload share of the protocol */
-    double tail[TAIL_N];              /* of an operation that hands on as much; 0: none */
-    double ramp_s;                    /* Simple: extra time that saturates (A), ... */
-    double ramp_at_s;                 /* ... half reached at this transfer time (t0) */
-    double net_ramp_s, net_ramp_at_s; /* the same for groups over several nodes; 0: as above */
-    double tree_rate;                 /* Tree, Simple: of NVLink's reached rate; 0: 1 */
+    double base_s[PROTOCOL_N];          /* start-up of a collective */
+    double step_s[PROTOCOL_N];          /* one ring step inside a node */
+    double net_step_s[PROTOCOL_N];      /* one step of a ring between nodes */
+    double tree_step_s[PROTOCOL_N];     /* one step of a tree between nodes; 0: as net_step_s */
+    double pcie_step_s[PROTOCOL_N];     /* one step over PCIe, between NVLink domains of a node */
+    double rate_share[PROTOCOL_N];      /* of the Simple rate: payload share of the protocol */
+    double tail[TAIL_N];                /* of an operation that hands on as much; 0: none */
+    double ramp_s;                      /* Simple: extra time that saturates (A), ... */
+    double ramp_at_s;                   /* ... half reached at this transfer time (t0) */
+    double net_ramp_s, net_ramp_at_s;   /* of rings over several nodes; 0: as above */
+    double tree_ramp_s, tree_ramp_at_s; /* of trees, until they are full; 0: as of rings */
+    double tree_rate[PROTOCOL_N];       /* of what rings of the protocol reach of NVLink; 0: 1 */
+    bool no_ll128;                      /* the network does not carry LL128 */
     double
         believed_ll128; /* LL128's rate over Simple's, as NCCL's choice in one node takes it; 0: it
                               takes the fastest */
@@ -96,9 +115,11 @@ struct coll_constants {
     double channels[CHANNELS_N]; /* whole numbers; all 0: NCCL's (sim/nccl.h) */
     struct nvls_constants nvls;
     struct p2p_constants p2p;
-    double band[BAND_N],
-        net_band[BAND_N]; /* half width of the 90 % error band, in a node and between
-                                              nodes; 0: no measurement covers it */
+    /* Half width of the 90 % error band of collectives with a table of as many ranks, in a node and between nodes; 0: no
+     * measurement covers it. sim/nccl.h widens it for others. */
+    double band[BAND_N], net_band[BAND_N];
+    struct measured_table tables[MEASURED_MAX];
+    uint32_t n_tables;
 };
 
 struct cluster {

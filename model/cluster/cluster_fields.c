@@ -6,6 +6,8 @@ static const char *const tails[] = {"low_latency", "all_reduce", "all_gather", "
                                     NULL};
 static const char *const band_sizes[] = {"small", "medium", "large", NULL};
 static const char *const channels[] = {"ring", "nic", "nvls", "p2p", NULL};
+const char *const measured_kinds[] = {"all_reduce", "all_gather", "reduce_scatter", "broadcast",
+                                      "reduce",     "alltoall",   "sendrecv",       NULL};
 const char *const cluster_link_kinds[] = {"direct", "nvswitch", NULL};
 
 const struct section cluster_sections[N_SECTIONS] = {
@@ -35,6 +37,7 @@ const struct field cluster_fields[] = {
     {DEVICE, "fp8_share", NUMBER, DEV(fp8_share), 0.1, 8, OPTIONAL},
     {DEVICE, "hbm", RATE, DEV(hbm_Bps), 1e3, 1e17, REQUIRED},
     {DEVICE, "sms", U32, DEV(n_sm), 1, 65536, REQUIRED},
+    {DEVICE, "compute_capability", NUMBER, DEV(compute_capability), 1, 100, OPTIONAL},
     {DEVICE, "collective_sms", U32, DEV(collective_sms), 0, 65536, OPTIONAL},
     {DEVICE, "gemm_efficiency", NUMBER, DEV(gemm_efficiency), 1e-3, 1, REQUIRED},
     {DEVICE, "gemm_k0", NUMBER, DEV(gemm_k0), 0, 1e6, REQUIRED},
@@ -71,30 +74,43 @@ const struct field cluster_fields[] = {
     {COLLECTIVES, "base", TIMES3, COL(base_s), 0, 1, REQUIRED},
     {COLLECTIVES, "step", TIMES3, COL(step_s), 0, 1, REQUIRED},
     {COLLECTIVES, "net_step", TIMES3, COL(net_step_s), 0, 1, WITH_NICS},
+    {COLLECTIVES, "tree_step", TIMES3, COL(tree_step_s), 0, 1, OPTIONAL},
     {COLLECTIVES, "pcie_step", TIMES3, COL(pcie_step_s), 0, 1, OPTIONAL},
     {COLLECTIVES, "rate_share", SHARES3, COL(rate_share), 1e-3, 1, REQUIRED},
     {COLLECTIVES, "ramp", TIME, COL(ramp_s), 0, 1, REQUIRED},
     {COLLECTIVES, "ramp_at", TIME, COL(ramp_at_s), 0, 1, REQUIRED},
     {COLLECTIVES, "net_ramp", TIME, COL(net_ramp_s), 0, 1, OPTIONAL},
     {COLLECTIVES, "net_ramp_at", TIME, COL(net_ramp_at_s), 0, 1, OPTIONAL},
+    {COLLECTIVES, "tree_ramp", TIME, COL(tree_ramp_s), 0, 1, OPTIONAL},
+    {COLLECTIVES, "tree_ramp_at", TIME, COL(tree_ramp_at_s), 0, 1, OPTIONAL},
+    {COLLECTIVES, "no_ll128", FLAG, COL(no_ll128), 0, 0, OPTIONAL},
     {COLLECTIVES, "tail", TAILS, COL(tail), 0, 10, OPTIONAL},
-    {COLLECTIVES, "tree_rate", NUMBER, COL(tree_rate), 1e-3, 1, OPTIONAL},
+    {COLLECTIVES, "tree_rate", SHARES3, COL(tree_rate), 1e-3, 1, OPTIONAL},
     {COLLECTIVES, "believed_ll128", NUMBER, COL(believed_ll128), 1e-3, 1, OPTIONAL},
     {COLLECTIVES, "one_process", TIME, COL(one_process_s), 0, 1, OPTIONAL},
     {COLLECTIVES, "channels", COUNTS, COL(channels), 1, 64, OPTIONAL},
     {COLLECTIVES, "band", BANDS, COL(band), 1e-3, 10, OPTIONAL},
     {COLLECTIVES, "net_band", BANDS, COL(net_band), 1e-3, 10, OPTIONAL},
-    {NVLS, "rate", RATE, COL(nvls.rate_Bps), 1e3, 1e17, REQUIRED},
+    {COLLECTIVES, "tables", TABLES, 0, 0, 0, OPTIONAL},
+    {NVLS, "link_rate", RATE, COL(nvls.link_Bps), 1e3, 1e17, REQUIRED},
     {NVLS, "base", TIME, COL(nvls.base_s), 0, 1, REQUIRED},
     {NVLS, "net_step", TIME, COL(nvls.net_step_s), 0, 1, WITH_NICS},
     {NVLS, "ramp", TIME, COL(nvls.ramp_s), 0, 1, REQUIRED},
     {NVLS, "ramp_at", TIME, COL(nvls.ramp_at_s), 0, 1, REQUIRED},
-    {NVLS, "nic_share", NUMBER, COL(nvls.nic_share), 1e-3, 1, WITH_NICS},
+    {NVLS, "net_rate", NUMBER, COL(nvls.net_rate), 1e-3, 1, OPTIONAL},
+    {NVLS, "net_ramp", TIME, COL(nvls.net_ramp_s), 0, 1, OPTIONAL},
+    {NVLS, "net_ramp_at", TIME, COL(nvls.net_ramp_at_s), 0, 1, OPTIONAL},
     {NVLS, "min_gpus", U32, COL(nvls.min_gpus), 2, CLUSTER_MAX_GPUS_PER_NODE, REQUIRED},
     {P2P, "base", TIME, COL(p2p.base_s), 0, 1, REQUIRED},
     {P2P, "both_ways", NUMBER, COL(p2p.both_ways), 1e-3, 1, REQUIRED},
     {P2P, "ramp", TIME, COL(p2p.ramp_s), 0, 1, REQUIRED},
     {P2P, "ramp_at", TIME, COL(p2p.ramp_at_s), 0, 1, REQUIRED},
+    {P2P, "part_rate", RATE, COL(p2p.part_Bps), 1e3, 1e17, OPTIONAL},
+    {P2P, "ll_rate", NUMBER, COL(p2p.ll_rate), 1e-3, 1, OPTIONAL},
+    {P2P, "copy_rate", RATE, COL(p2p.copy_Bps), 1e3, 1e17, OPTIONAL},
+    {P2P, "net_rate", NUMBER, COL(p2p.net_rate), 1e-3, 1, OPTIONAL},
+    {P2P, "net_peer", TIME, COL(p2p.net_peer_s), 0, 1, OPTIONAL},
+    {P2P, "net_fill", TIME, COL(p2p.net_fill_s), 0, 1, OPTIONAL},
     {TOP, "price_per_gpu_hour", NUMBER, CL(price_per_gpu_hour), 0, 1e6, OPTIONAL},
 };
 _Static_assert(sizeof(cluster_fields) / sizeof(cluster_fields[0]) == N_FIELDS, "N_FIELDS");
@@ -134,7 +150,7 @@ bool cluster_has_section(const struct cluster *c, enum section_id id)
     case PCIE:
         return c->pcie_switches > 0;
     case NVLS:
-        return c->coll.nvls.rate_Bps > 0;
+        return c->coll.nvls.link_Bps > 0;
     case P2P:
         return c->coll.p2p.both_ways > 0;
     default:
@@ -154,6 +170,8 @@ bool cluster_has_field(const struct cluster *c, const struct field *f)
     }
     if (f->kind == GEMM_GRID)
         return c->device.gemm_grid;
+    if (f->kind == TABLES)
+        return c->coll.n_tables;
     if (f->kind == DOMAINS)
         return cluster_is_split(c);
     if (f->kind == CPUS)

@@ -57,6 +57,7 @@ enum field_kind {
     CPUS,         /* lists of PCIe switches */
     KERNEL_RATES, /* double by enum kernel */
     GEMM_GRID,
+    TABLES, /* struct measured_table, coll.n_tables of them */
 };
 struct field {
     enum section_id section;
@@ -66,7 +67,7 @@ struct field {
     double lo, hi;
     enum presence presence;
 };
-enum { N_FIELDS = 69 }; /* the compiler counts */
+enum { N_FIELDS = 83 }; /* the compiler counts */
 extern const struct field cluster_fields[N_FIELDS];
 extern const char *const cluster_link_kinds[]; /* by nvswitch; NULL-terminated */
 

@@ -225,6 +225,51 @@ static int read_gemm_grid(const struct json_at *v, struct cluster *c, struct are
     return gemm_grid_read(v, g, e);
 }
 
+/* "8": of one node; "4x8": of four nodes of 8. */
+static int read_table(const struct json_at *v, uint32_t kind, struct measured_table *out,
+                      struct err *e)
+{
+    const char *text;
+    unsigned nodes, gpus;
+    int n = 0;
+
+    if (json_as_str(v, &text, e))
+        return -1;
+    if (sscanf(text, "%5ux%3u%n", &nodes, &gpus, &n) != 2 || text[n]) {
+        nodes = 1;
+        if (sscanf(text, "%3u%n", &gpus, &n) != 1 || text[n])
+            gpus = 0;
+    }
+    if (nodes < 1 || gpus < 1 || nodes * gpus < 2 || gpus > CLUSTER_MAX_GPUS_PER_NODE)
+        return json_err(v, ERR_INVALID, e,
+                        "is '%.40s', expected the GPUs of a node, as 8, or nodes and GPUs of each, "
+                        "as 4x8",
+                        text);
+    *out = (struct measured_table){kind, nodes, gpus};
+    return 0;
+}
+
+static int read_tables(const struct json_at *v, struct coll_constants *out, struct err *e)
+{
+    if (json_only_keys(v, measured_kinds, MEASURED_KINDS, e))
+        return -1;
+    for (uint32_t k = 0; k < MEASURED_KINDS; k++) {
+        struct json_at list, it;
+        size_t n;
+
+        if (!json_opt(v, measured_kinds[k], &list))
+            continue;
+        if (json_is_array(&list, &n, e))
+            return -1;
+        if (out->n_tables + n > MEASURED_MAX)
+            return json_err(&list, ERR_INVALID, e, "makes more than %d tables", MEASURED_MAX);
+        for (bool ok = json_first(&list, &it); ok; ok = json_next(&it))
+            if (read_table(&it, k, &out->tables[out->n_tables++], e))
+                return -1;
+    }
+    return 0;
+}
+
 static int read_value(const struct json_at *v, const struct field *f, struct cluster *c,
                       struct arena *a, struct err *e)
 {
@@ -272,6 +317,8 @@ static int read_value(const struct json_at *v, const struct field *f, struct clu
         return read_kernel_rates(v, f, member(c, f), e);
     case GEMM_GRID:
         return read_gemm_grid(v, c, a, e);
+    case TABLES:
+        return read_tables(v, &c->coll, e);
     default:
         return read_double(v, f, member(c, f), e);
     }
@@ -406,7 +453,7 @@ static int check_split(const struct json_at *at, const struct cluster *c, struct
     if (!c->pcie_switches)
         return json_err(at, ERR_INVALID, e,
                         "has GPUs that NVLink does not join, and no node.pcie that does");
-    if (c->coll.nvls.rate_Bps > 0)
+    if (c->coll.nvls.link_Bps > 0)
         return json_err(at, ERR_INVALID, e,
                         "has collectives.nvls, and no NVSwitch joins all GPUs of a node");
     return 0;

@@ -245,7 +245,7 @@ static int set_nvlink(struct line *l, const char *key, const char *value)
         return -1;
     if (l->c->nvlink_Bps == was)
         return 0;
-    l->c->coll.nvls.rate_Bps *= l->c->nvlink_Bps / was; /* the switch adds what the links bring */
+    l->c->coll.nvls.link_Bps *= l->c->nvlink_Bps / was; /* the switch adds what the links bring */
     cluster_assume(l->c, l->a, "collectives.nvls", l->base);
     memset(l->c->coll.band, 0, sizeof(l->c->coll.band)); /* no table is of such a machine */
     memset(l->c->coll.net_band, 0, sizeof(l->c->coll.net_band));

@@ -78,8 +78,14 @@ void cluster_drop_nics(struct cluster *c)
     c->oversubscription = 1;
     memset(c->coll.net_step_s, 0, sizeof(c->coll.net_step_s));
     memset(c->coll.net_band, 0, sizeof(c->coll.net_band));
+    memset(c->coll.tree_step_s, 0, sizeof(c->coll.tree_step_s));
     c->coll.net_ramp_s = c->coll.net_ramp_at_s = 0;
-    c->coll.nvls.net_step_s = c->coll.nvls.nic_share = 0;
+    memset(c->coll.tree_rate, 0, sizeof(c->coll.tree_rate));
+    c->coll.tree_ramp_s = c->coll.tree_ramp_at_s = 0;
+    c->coll.no_ll128 = false;
+    c->coll.nvls.net_step_s = c->coll.nvls.net_rate = 0;
+    c->coll.nvls.net_ramp_s = c->coll.nvls.net_ramp_at_s = 0;
+    c->coll.p2p.net_rate = c->coll.p2p.net_peer_s = c->coll.p2p.net_fill_s = 0;
     c->sharp = false;
     memset(c->nic_of_gpu, 0, sizeof(c->nic_of_gpu));
     memset(c->switch_of_nic, 0, sizeof(c->switch_of_nic));

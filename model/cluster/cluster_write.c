@@ -68,6 +68,29 @@ static void add_lists(cJSON *to, const char *key, const uint8_t *which, uint32_t
     }
 }
 
+static void add_tables(cJSON *to, const char *key, const struct coll_constants *c)
+{
+    cJSON *o = json_add_object(to, key), *list;
+    char text[40];
+
+    for (uint32_t k = 0; k < MEASURED_KINDS; k++) {
+        list = NULL;
+        for (uint32_t i = 0; i < c->n_tables; i++) {
+            const struct measured_table *t = &c->tables[i];
+
+            if (t->kind != k)
+                continue;
+            if (!list)
+                list = json_add_array(o, measured_kinds[k]);
+            if (t->nodes > 1)
+                snprintf(text, sizeof(text), "%ux%u", t->nodes, t->gpus);
+            else
+                snprintf(text, sizeof(text), "%u", t->gpus);
+            json_add_str(list, NULL, text);
+        }
+    }
+}
+
 void cluster_add_value(cJSON *to, const char *key, const struct cluster *c, const struct field *f)
 {
     const double *x = const_member(c, f);
@@ -104,6 +127,9 @@ void cluster_add_value(cJSON *to, const char *key, const struct cluster *c, cons
         o = json_add_array(to, key);
         for (uint32_t g = 0; g < c->gpus_per_node; g++)
             json_add_u64(o, NULL, c->nic_of_gpu[g]);
+        break;
+    case TABLES:
+        add_tables(to, key, &c->coll);
         break;
     case SWITCHES:
         add_switches(to, key, c);

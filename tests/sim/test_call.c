@@ -106,7 +106,7 @@ START_TEST(a_shift_crosses_nodes_by_one_nic)
     double wire;
 
     load("dgx-a100", 2);
-    wire = (double)c.n_bytes / (25e3 * cl.nic_efficiency);
+    wire = (double)c.n_bytes / (25e3 * cl.nic_efficiency * cl.coll.p2p.net_rate);
     ck_assert_double_gt(alone_us(&c), wire);
     ck_assert_double_lt(alone_us(&c), 1.02 * wire);
     arena_release(&arena);
