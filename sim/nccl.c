@@ -410,13 +410,11 @@ static bool believes_in_simple(const struct coll_constants *k, const struct nccl
 }
 
 /* What the choice goes by: over nodes NCCL's table, in a node and of what the table does not have the times themselves. */
-static double compared_by(const struct cluster *c, const struct nccl_call *call,
+static double compared_by(const struct nccl_call *call, const struct nccl_beliefs *believed,
                           const struct nccl_time *t)
 {
-    bool table = call->nodes > 1 && t->algo != NCCL_P2P && t->algo != NCCL_COLLNET;
-
-    return table ? nccl_believed_s(c, call, t->algo, t->protocol, call->version)
-                 : t->latency_s + t->transfer_s;
+    return call->nodes > 1 && t->algo != NCCL_P2P ? believed->s[t->algo][t->protocol]
+                                                  : t->latency_s + t->transfer_s;
 }
 
 uint32_t nccl_version(const struct cluster *c)
@@ -444,9 +442,12 @@ bool nccl_choose(const struct cluster *c, const struct nccl_call *call, uint32_t
     const struct coll_constants *k = &c->coll;
     uint32_t simple = 1u << PROTOCOL_SIMPLE, all = (1u << PROTOCOL_N) - 1;
     uint32_t ring_protocols = protocols ? protocols : all;
+    struct nccl_beliefs believed;
     double best = INFINITY;
 
     out->algo = NCCL_ALGO_N;
+    if (call->nodes > 1)
+        nccl_believe(c, call, &believed);
     /* of several allowed protocols the table decides, and of one there is nothing to decide */
     if (k->believed_ll128 > 0 && call->nodes < 2 && !(call->pcie_share > 0) &&
         ring_protocols & simple && ring_protocols != simple)
@@ -460,7 +461,7 @@ bool nccl_choose(const struct cluster *c, const struct nccl_call *call, uint32_t
             if (a == NCCL_COLLNET || (algos && !(algos & 1u << a)) || !(allowed & 1u << p) ||
                 !nccl_time(c, call, (enum nccl_algo)a, (enum coll_protocol)p, &t))
                 continue;
-            cost = compared_by(c, call, &t);
+            cost = compared_by(call, &believed, &t);
             if (cost >= best)
                 continue;
             *out = t;

@@ -160,7 +160,7 @@ static double tree_believed_us(const struct nccl_call *call, const struct graph 
 }
 
 static double nvls_tree_believed_us(const struct nccl_call *call, const struct graph *g,
-                                    enum generation gen, uint32_t version)
+                                    enum generation gen)
 {
     static const double efficiency[GENERATION_N] = {0, 0.85, 0.74};
     static const double most[GENERATION_N][2] = {{0, 0}, {57.7, 45.5}, {96, 80}};
@@ -168,9 +168,9 @@ static double nvls_tree_believed_us(const struct nccl_call *call, const struct g
     double heads = fmin(fmin(call->per_node, fmax(call->nics, 1)), NCCL_HEADS), GBps;
     double in = speed_up_to(speeds_in[gen], g->link / (heads + 1));
     double net = speed_up_to(speeds_net[gen], fmin(g->nic, 2 * in));
-    double hop = version >= 228 ? 20.9 : 14;
+    double hop = call->version >= 228 ? 20.9 : 14;
 
-    if (version < 228)
+    if (call->version < 228)
         GBps = heads * fmin(in, two ? net : net / 2) * 5 / 6;
     else
         GBps = heads *
@@ -180,24 +180,20 @@ static double nvls_tree_believed_us(const struct nccl_call *call, const struct g
     return 25 + 2 * floor(log2(call->nodes)) * hop + bytes_us(call->bytes, GBps);
 }
 
-double nccl_believed_s(const struct cluster *c, const struct nccl_call *call, enum nccl_algo algo,
-                       enum coll_protocol protocol, uint32_t version)
+void nccl_believe(const struct cluster *c, const struct nccl_call *call, struct nccl_beliefs *out)
 {
     enum generation gen = generation_of(c);
     struct graph g = graph_of(c, call);
 
-    switch (algo) {
-    case NCCL_RING:
-        return 1e-6 * ring_believed_us(call, &g, gen, protocol);
-    case NCCL_TREE:
-        return 1e-6 * tree_believed_us(call, &g, gen, protocol);
-    case NCCL_NVLS_TREE:
-        return gen == AMPERE ? INFINITY : 1e-6 * nvls_tree_believed_us(call, &g, gen, version);
-    case NCCL_NVLS:
-    case NCCL_COLLNET:
-    case NCCL_P2P:
-    case NCCL_ALGO_N:
-        break;
-    }
-    return INFINITY;
+    for (int a = 0; a < NCCL_ALGO_N; a++)
+        for (int p = 0; p < PROTOCOL_N; p++)
+            out->s[a][p] = INFINITY;
+    for (int p = 0; p < PROTOCOL_N; p++)
+        out->s[NCCL_RING][p] = 1e-6 * ring_believed_us(call, &g, gen, (enum coll_protocol)p);
+    if (call->kind != COLL_ALL_REDUCE)
+        return;
+    for (int p = 0; p < PROTOCOL_N; p++)
+        out->s[NCCL_TREE][p] = 1e-6 * tree_believed_us(call, &g, gen, (enum coll_protocol)p);
+    if (gen != AMPERE)
+        out->s[NCCL_NVLS_TREE][PROTOCOL_SIMPLE] = 1e-6 * nvls_tree_believed_us(call, &g, gen);
 }

@@ -24,9 +24,11 @@
 
 #include "sim/nccl.h"
 
-/* Seconds that NCCL of that version (major * 100 + minor) believes a call over two nodes or more takes. INFINITY: it has no such
+/* Seconds that NCCL of the call's version believes a call over two nodes or more takes, [algo][protocol]. INFINITY: it has no such
  * choice. O(1). */
-double nccl_believed_s(const struct cluster *c, const struct nccl_call *call, enum nccl_algo algo,
-                       enum coll_protocol protocol, uint32_t version);
+struct nccl_beliefs {
+    double s[NCCL_ALGO_N][PROTOCOL_N];
+};
+void nccl_believe(const struct cluster *c, const struct nccl_call *call, struct nccl_beliefs *out);
 
 #endif

@@ -27,7 +27,12 @@ static struct nccl_call call(enum coll_kind kind, double bytes, double nodes)
 static double believed_us(const struct cluster *c, const struct nccl_call *x, enum nccl_algo a,
                           enum coll_protocol p, uint32_t version)
 {
-    return 1e6 * nccl_believed_s(c, x, a, p, version);
+    struct nccl_call call = *x;
+    struct nccl_beliefs believed;
+
+    call.version = version;
+    nccl_believe(c, &call, &believed);
+    return 1e6 * believed.s[a][p];
 }
 
 /* Two nodes of 8 H100 with 400 Gb/s: 8 channels at 45 GB/s, since 8 x 48 is more than the 370.8 of NVLink. */
@@ -86,27 +91,25 @@ START_TEST(trees_on_two_nodes_count_nvlink)
         1e-6);
     ck_assert_double_eq_tol(believed_us(&c, &x, NCCL_RING, PROTOCOL_SIMPLE, 227),
                             1.4 * (8.4 + 28 * 3.4 + 28) + 1e6 / (48 * 16.0 / 30), 1e-6);
-    ck_assert(isinf(nccl_believed_s(&c, &x, NCCL_NVLS_TREE, PROTOCOL_SIMPLE, 227)));
+    ck_assert(isinf(believed_us(&c, &x, NCCL_NVLS_TREE, PROTOCOL_SIMPLE, 227)));
 }
 END_TEST
 
-static enum nccl_algo chosen(const struct cluster *c, const struct nccl_call *x, uint32_t version)
+static enum nccl_algo chosen(const struct cluster *c, const struct nccl_call *x)
 {
-    static const enum nccl_algo all[] = {NCCL_RING, NCCL_TREE, NCCL_NVLS_TREE};
-    enum nccl_algo best = NCCL_RING;
+    enum nccl_algo best = NCCL_ALGO_N;
+    struct nccl_call call = *x;
+    struct nccl_beliefs believed;
     double least = INFINITY;
 
-    for (size_t a = 0; a < 3; a++)
-        for (int p = 0; p < PROTOCOL_N; p++) {
-            double s = all[a] == NCCL_NVLS_TREE && p != PROTOCOL_SIMPLE
-                           ? INFINITY
-                           : nccl_believed_s(c, x, all[a], (enum coll_protocol)p, version);
-
-            if (s < least) {
-                least = s;
-                best = all[a];
+    call.version = 227;
+    nccl_believe(c, &call, &believed);
+    for (int a = 0; a < NCCL_ALGO_N; a++)
+        for (int p = 0; p < PROTOCOL_N; p++)
+            if (believed.s[a][p] < least) {
+                least = believed.s[a][p];
+                best = (enum nccl_algo)a;
             }
-        }
     return best;
 }
 
@@ -134,8 +137,8 @@ START_TEST(the_choice_is_what_slopes_of_tables_show)
         struct nccl_call x = call(COLL_ALL_REDUCE, rows[i].bytes, rows[i].nodes);
 
         x.nics = rows[i].nics;
-        MUST(chosen(&c, &x, 227) == rows[i].want, "%s: %s", rows[i].what,
-             nccl_algo_name(chosen(&c, &x, 227)));
+        MUST(chosen(&c, &x) == rows[i].want, "%s: %s", rows[i].what,
+             nccl_algo_name(chosen(&c, &x)));
     }
 }
 END_TEST
