@@ -357,10 +357,12 @@ fuzz-run: $(FUZZERS)
 	    -artifact_prefix=$(BUILD)/$$name- $(BUILD)/corpus/$$name $$seeds; \
 	done
 
-# What is read of config.json files and indices, one row each: MODELS='dir/*.json', RUNS=5.
 validation-rows: all
 	@BALLAST='$(abspath $(BUILD))/ballast' sh tools/validation-rows.sh . > docs/VALIDATION-ROWS.md
+	@BALLAST='$(abspath $(BUILD))/ballast' sh tools/validation-collectives.sh . fits > $(BUILD)/VALIDATION.md
+	@mv $(BUILD)/VALIDATION.md docs/VALIDATION.md
 
+# What is read of config.json files and indices, one row each: MODELS='dir/*.json', RUNS=5.
 model-table: all
 	@BALLAST='$(BUILD)/ballast' sh tools/model-table.sh $(MODELS)
 
@@ -466,7 +468,8 @@ help:
 	@echo '  check-deps    who includes whom'
 	@echo '  ptxas         registers, shared memory and spills of the CUDA kernels, for sm_80 and sm_90'
 	@echo '  fuzz          run each fuzz target for FUZZ_SECONDS=$(FUZZ_SECONDS) under clang'
-	@echo '  validation-rows  write docs/VALIDATION-ROWS.md: every measured step beside its prediction'
+	@echo '  validation-rows  write docs/VALIDATION-ROWS.md, every measured step beside its prediction, and'
+	@echo '                the tables of collectives in docs/VALIDATION.md'
 	@echo "  model-table   totals, matrices, tail and time of MODELS='dir/*.json'"
 	@echo '  bench         run the benchmarks; bench-sim the simulator on one core (docs/ENGINE.md); bench-exec trains on this machine, RANKS=4'
 	@echo '  check-exec    the proof of exec over layouts and ranks, a table, RANKS="1 2 3 4 7 8 64"'
