@@ -13,6 +13,7 @@ trap 'rm -rf "$work"' EXIT
 set -e
 
 # The columns of the csv by name: c["bytes"] is the number of the column. Quoted text has commas.
+# shellcheck disable=SC2016
 by_name='{ gsub(/"[^"]*"/, "text") } NR == 1 { for (i = 1; i <= NF; i++) c[$i] = i; next }'
 rows=$work/rows.csv
 "$ballast" validate "$measured"/*.json --rows --format csv >"$rows"
