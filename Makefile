@@ -143,7 +143,7 @@ QUICK_CASES := $(filter-out tests/cli/exec%.case tests/cli/doctor.case,$(CASES))
 SCRIPTS := $(filter-out %/lib.sh,$(sort $(wildcard tests/mpi/*.sh tests/gpu/*.sh tests/cli/*.sh)))
 C_FILES     := $(sort $(wildcard $(foreach d,$(FOLDERS) tests tests/* tests/cuda/cub/*,$(d)/*.c $(d)/*.h $(d)/*.cu $(d)/*.cuh $(d)/*.cc)))
 
-.PHONY: all run test test-all test-run test-run-quick tests-quick check-san check-deps ptxas fuzz fuzz-run model-table validation-rows bench bench-sim bench-exec check-exec gpu-bundle gpu-check standin format format-check \
+.PHONY: all run test test-all test-run test-run-quick tests-quick check-san check-deps ptxas fuzz fuzz-run model-table validation-rows experiments-pages bench bench-sim bench-exec check-exec gpu-bundle gpu-check standin format format-check \
         install install-files uninstall clean help experiments \
         install-deps tests FORCE
 
@@ -359,8 +359,15 @@ fuzz-run: $(FUZZERS)
 
 validation-rows: all
 	@BALLAST='$(abspath $(BUILD))/ballast' sh tools/validation-rows.sh . > docs/VALIDATION-ROWS.md
-	@BALLAST='$(abspath $(BUILD))/ballast' sh tools/validation-collectives.sh . fits > $(BUILD)/VALIDATION.md
-	@mv $(BUILD)/VALIDATION.md docs/VALIDATION.md
+	@BALLAST='$(abspath $(BUILD))/ballast' sh tools/validation-collectives.sh . fits > $(BUILD)/page.md
+	@mv $(BUILD)/page.md docs/VALIDATION.md
+	@for page in docs/VALIDATION.md experiments/03-steps/README.md; do \
+	  BALLAST='$(abspath $(BUILD))/ballast' sh tools/validation-steps.sh . $$page > $(BUILD)/page.md && mv $(BUILD)/page.md $$page || exit 1; \
+	done
+
+# Pictures and printed results in the pages of experiments and in README.md.
+experiments-pages: all
+	@BALLAST='$(abspath $(BUILD))/ballast' OUT='$(abspath $(BUILD))/experiments' sh tools/experiments-pages.sh .
 
 # What is read of config.json files and indices, one row each: MODELS='dir/*.json', RUNS=5.
 model-table: all
@@ -469,7 +476,8 @@ help:
 	@echo '  ptxas         registers, shared memory and spills of the CUDA kernels, for sm_80 and sm_90'
 	@echo '  fuzz          run each fuzz target for FUZZ_SECONDS=$(FUZZ_SECONDS) under clang'
 	@echo '  validation-rows  write docs/VALIDATION-ROWS.md, every measured step beside its prediction, and'
-	@echo '                the tables of collectives in docs/VALIDATION.md'
+	@echo '                the errors in docs/VALIDATION.md and experiments/03-steps'
+	@echo '  experiments-pages  run the experiments; renew pictures and printed results in their pages and README.md'
 	@echo "  model-table   totals, matrices, tail and time of MODELS='dir/*.json'"
 	@echo '  bench         run the benchmarks; bench-sim the simulator on one core (docs/ENGINE.md); bench-exec trains on this machine, RANKS=4'
 	@echo '  check-exec    the proof of exec over layouts and ranks, a table, RANKS="1 2 3 4 7 8 64"'
