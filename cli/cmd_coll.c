@@ -65,6 +65,11 @@ static const struct opt rows[] = {
      .meta = "P,...",
      .dflt_note = "NCCL's choice",
      .help = "allowed: LL, LL128, Simple, as NCCL_PROTO"},
+    {.name = "nccl",
+     .type = OPT_STRING,
+     .meta = "VERSION",
+     .dflt_note = "2.27; 2.29 on Blackwell",
+     .help = "NCCL's version, as 2.27: which algorithm it takes over nodes, and how it sends"},
     {.name = "in-place", .type = OPT_FLAG, .help = "buffers in place, nccl-tests' right half"},
     {.name = "one-process",
      .type = OPT_FLAG,
@@ -188,8 +193,11 @@ out:
 static int read_nccl(const struct opts *o, struct nccl_options *n, struct err *e)
 {
     const struct opt_val *algos = opts_get(o, "algo"), *protos = opts_get(o, "proto");
+    const char *version = opts_get(o, "nccl")->text;
     uint32_t bit;
 
+    if (version && nccl_version_parse(version, &n->version, e))
+        return err_prefix(e, "--nccl");
     n->out_of_place = !opts_get(o, "in-place")->u64;
     n->one_process = opts_get(o, "one-process")->u64;
     for (size_t i = 0; i < algos->n_list; i++) {
@@ -269,8 +277,12 @@ static int read_measured(const char *path, const struct opts *o, struct asked *q
     if (!q->measured)
         return err_set(e, ERR_INVALID, "'%s': has no table of %s over %u ranks", path, q->name,
                        q->calls[0].n_ranks);
-    for (uint32_t i = 0; i < q->n_calls; i++) /* as the table was run */
-        q->calls[i].nccl.one_process |= q->measured->call.nccl.one_process;
+    for (uint32_t i = 0; i < q->n_calls; i++) { /* as the table was run */
+        struct nccl_options *run = &q->calls[i].nccl;
+
+        run->one_process |= q->measured->call.nccl.one_process;
+        run->version = run->version ? run->version : q->measured->call.nccl.version;
+    }
     return 0;
 }
 
@@ -483,6 +495,22 @@ static const char *basis_text(const struct asked *q)
                           : "from measured tables of other numbers of GPUs of such a node";
 }
 
+static void print_head(const struct asked *q, const char *basis, struct strbuf *out)
+{
+    const struct nccl_options *n = &q->calls[0].nccl;
+
+    strbuf_printf(out, "%s over %u ranks, %u x %s, %s", q->name, q->calls[0].n_ranks,
+                  q->cluster.n_nodes, q->cluster.name,
+                  n->out_of_place ? "out of place" : "in place");
+    if (n->one_process)
+        strbuf_puts(out, ", one process a node");
+    if (n->version)
+        strbuf_printf(out, ", NCCL %u.%u", n->version / 100, n->version % 100);
+    if (q->n_calls > 1)
+        strbuf_puts(out, ", others at once");
+    strbuf_printf(out, "; band: %s\n\n", basis);
+}
+
 static void print(const struct asked *q, const struct table *t, enum table_format f, int argc,
                   char **argv, struct strbuf *out)
 {
@@ -507,11 +535,7 @@ static void print(const struct asked *q, const struct table *t, enum table_forma
     if (f != TABLE_AS_CSV && q->measured)
         say_measured(q, out);
     if (f != TABLE_AS_CSV)
-        strbuf_printf(out, "%s over %u ranks, %u x %s, %s%s%s; band: %s\n\n", q->name,
-                      q->calls[0].n_ranks, q->cluster.n_nodes, q->cluster.name,
-                      q->calls[0].nccl.out_of_place ? "out of place" : "in place",
-                      q->calls[0].nccl.one_process ? ", one process a node" : "",
-                      q->n_calls > 1 ? ", others at once" : "", basis);
+        print_head(q, basis, out);
     table_print(t, f, out);
 }
 

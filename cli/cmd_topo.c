@@ -452,9 +452,10 @@ int cmd_topo(int argc, char **argv, struct err *e)
             "its keys, --export writes one); a topology file of NCCL or the text of nvidia-smi "
             "topo "
             "-m; or one\n"
-            "line, BASE:key=value,... with node=FILE gpus=N nics=COUNTxRATE nvlink=RATE "
-            "memory=SIZE\n"
-            "nvlink_domain=GPUS domain_nodes=NODES leaf=NODES oversub=X rails=yes|no.\n\n",
+            "line, BASE:key=value,... with network=CLUSTER node=FILE gpus=N nics=COUNTxRATE "
+            "nvlink=RATE\n"
+            "memory=SIZE nvlink_domain=GPUS domain_nodes=NODES leaf=NODES oversub=X "
+            "rails=yes|no.\n\n",
         .rows = rows,
         .n_rows = sizeof(rows) / sizeof(rows[0]),
         .run = run,

@@ -150,16 +150,49 @@ static const struct {
     {{"A800"}, "a800-4hdr"},  {{"A100", "PCIe"}, "a100-pcie"}, {{"A100"}, "dgx-a100"},
     {{"L40S"}, "l40s"}};
 
-/* Does the word stand in the text, not inside a longer one (H200 in GH200), in whatever case? */
-static bool has_word(const char *text, const char *word)
+/* Networks that are not those of the clusters above, by what their users call them, and the cluster that has constants of one;
+ * the first that is named, of the GPUs if it says any, counts. InfiniBand and RoCE are those of the clusters above. */
+static const struct {
+    const char *word, *gpu, *cluster;
+} known_networks[] = {{"EFA", "A100", "aws-p4de"},
+                      {"EFA", NULL, "aws-p5"},
+                      {"TCPXO", NULL, "gcp-a3mega"},
+                      {"TCPX", NULL, "gcp-a3mega"}};
+
+/* Where the word stands in the text, not inside a longer one (H200 in GH200), in whatever case. NULL: it does not. */
+static const char *find_word(const char *text, const char *word)
 {
     size_t n = strlen(word);
 
     for (const char *s = text; *s; s++)
         if (!strncasecmp(s, word, n) && !isalnum((unsigned char)s[n]) &&
             (s == text || !isalnum((unsigned char)s[-1])))
-            return true;
-    return false;
+            return s;
+    return NULL;
+}
+
+static bool has_word(const char *text, const char *word)
+{
+    return find_word(text, word);
+}
+
+/* ... and no "no", "non", "not" or "without" before it. */
+static bool affirms_word(const char *text, const char *word)
+{
+    static const char *const denials[] = {"no", "non", "not", "without"};
+    const char *at = find_word(text, word);
+    size_t before = at ? (size_t)(at - text) : 0;
+
+    while (before && (text[before - 1] == ' ' || text[before - 1] == '-'))
+        before--;
+    for (size_t i = 0; i < sizeof(denials) / sizeof(denials[0]); i++) {
+        size_t n = strlen(denials[i]);
+
+        if (before >= n && !strncasecmp(text + before - n, denials[i], n) &&
+            (before == n || !isalnum((unsigned char)text[before - n - 1])))
+            return false;
+    }
+    return at;
 }
 
 static const char *base_of_system(const char *system)
@@ -168,6 +201,21 @@ static const char *base_of_system(const char *system)
         if (has_word(system, known_gpus[i].words[0]) &&
             (!known_gpus[i].words[1] || has_word(system, known_gpus[i].words[1])))
             return known_gpus[i].base;
+    return NULL;
+}
+
+/* The cluster whose network the table's words name, and the word. NULL: none but that of its GPUs' cluster. */
+static const char *network_of(const struct coll_table *t, const char **word)
+{
+    const char *const texts[] = {t->system, t->conditions};
+
+    for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++)
+        for (size_t k = 0; k < sizeof(known_networks) / sizeof(known_networks[0]); k++)
+            if (affirms_word(texts[i], known_networks[k].word) &&
+                (!known_networks[k].gpu || has_word(t->system, known_networks[k].gpu))) {
+                *word = known_networks[k].word;
+                return known_networks[k].cluster;
+            }
     return NULL;
 }
 
@@ -209,7 +257,7 @@ static uint64_t nics_of_node(const struct cluster *base, const struct table_shap
 static int line_of(struct coll_table *t, const struct table_shape *s, uint64_t per_node,
                    const char **line, struct arena *a, struct err *e)
 {
-    const char *base = base_of_system(t->system);
+    const char *base = base_of_system(t->system), *word = "", *network = network_of(t, &word);
     struct cluster c;
     uint64_t nics;
 
@@ -232,8 +280,11 @@ static int line_of(struct coll_table *t, const struct table_shape *s, uint64_t p
                                   (unsigned long long)s->nics, (unsigned long long)per_node,
                                   c.gpus_per_node);
     else
-        *line =
-            arena_printf(a, "%s:nics=%llux%.17gGb", base, (unsigned long long)nics, s->nic_gbps);
+        *line = arena_printf(a, "%s:%s%s%snics=%llux%.17gGb", base, network ? "network=" : "",
+                             network ? network : "", network ? "," : "", (unsigned long long)nics,
+                             s->nic_gbps);
+    if (*line && network)
+        t->assumed = arena_printf(a, "on the network of %s, as its words say %s", network, word);
     return 0;
 }
 
@@ -302,7 +353,8 @@ static int use_domains(struct coll_table *t, const struct table_shape *s, const 
     if (has == 1 || !n || n == has || s->nodes <= n)
         return 0;
     domains = (s->nodes + n - 1) / n;
-    t->assumed = arena_printf(a, "%s%llu NVLink domains with %u of %u nodes each in use%s",
+    t->assumed = arena_printf(a, "%s%s%s%llu NVLink domains with %u of %u nodes each in use%s",
+                              t->assumed ? t->assumed : "", t->assumed ? "; " : "",
                               said ? "" : "assumed: ", (unsigned long long)domains, n, has,
                               said ? ", as its words say" : "; domain_nodes=N says otherwise");
     return cluster_load(

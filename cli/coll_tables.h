@@ -2,7 +2,7 @@
  *
  * The file is a JSON array of tables: id, cluster, nodes, gpus, collective and rows [{bytes, time_us}], with what else is known of
  * the run (docs/CLI.md has the keys). A table whose cluster is no bundled name takes the fallback, else a cluster made from its own
- * system, gpus_per_node, nics_per_node and nic_gbps.
+ * system, gpus_per_node, nics_per_node and nic_gbps, with the network that its system or conditions name.
  */
 #ifndef BALLAST_CLI_COLL_TABLES_H
 #define BALLAST_CLI_COLL_TABLES_H

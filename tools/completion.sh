@@ -95,13 +95,18 @@ cat <<END
     case \$previous in
     --layout | --layouts | -l) words="$layouts" ;;
     --cluster | -c) words="$aliases"\$(ballast topo --list --format csv 2>/dev/null | sed '1d;s/,.*//') ;;
+    =) # bash cuts --cluster=BASE:network=CLUSTER at the signs
+        case \${COMP_WORDS[COMP_CWORD-2]} in
+        --cluster | network) words="$aliases"\$(ballast topo --list --format csv 2>/dev/null | sed '1d;s/,.*//') ;;
+        esac
+        ;;
     esac
     case \$command:\$word in
     *:-*) words=\$options ;;
     topo:*) [ -n "\$words" ] || words="$aliases"\$(ballast topo --list --format csv 2>/dev/null | sed '1d;s/,.*//') ;;
     model:* | plan:* | sim:* | compare:* | recommend:*)
         case \$previous in
-        -*) ;;
+        -* | =) ;;
         *) words=\$(ballast model --list --format csv 2>/dev/null | sed '1d;s/,.*//') ;;
         esac
         ;;

@@ -199,6 +199,12 @@ void cluster_set_source(struct cluster *c, struct arena *a, const char *path, co
 void cluster_assume(struct cluster *c, struct arena *a, const char *prefix, const char *as);
 /* One node only, and nothing above it. */
 void cluster_drop_nics(struct cluster *c);
+/* All that lies between nodes as in `from`, which has to have NICs: NICs (more than the node has GPUs, in equal shares, are one for
+ * each), leaves, what collectives pay there, and what tables of several nodes say: of the same GPUs, as many a node, or nothing. The
+ * sources become "network=NAME: " and from's, NAME being `as`. What of collectives.nvls or .p2p `from` has none of is kept. Leaves hold whole
+ * NVLink domains of c. ERR_INVALID: no NICs, too many tables. cluster_recheck() says whether the node suits. */
+int cluster_take_network(struct cluster *c, const struct cluster *from, const char *as,
+                         struct arena *a, struct err *e);
 /* What a file with these values would be refused for; `what` names them in the message. */
 int cluster_recheck(const struct cluster *c, const char *what, struct arena *a, struct err *e);
 

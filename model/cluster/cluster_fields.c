@@ -60,7 +60,7 @@ const struct field cluster_fields[] = {
     {NIC, "count", U32, CL(nics_per_node), 1, CLUSTER_MAX_NICS_PER_NODE, REQUIRED},
     {NIC, "rate", RATE, CL(nic_Bps), 1e3, 1e17, REQUIRED},
     {NIC, "efficiency", NUMBER, CL(nic_efficiency), 1e-3, 1, REQUIRED},
-    {NIC, "of_gpu", NIC_OF_GPU, 0, 0, 0, NIC_SPREAD},
+    {NIC, "of_gpu", NIC_OF_GPU, CL(nic_of_gpu), 0, 0, NIC_SPREAD},
     {PCIE, "uplink", RATE, CL(pcie_Bps), 1e3, 1e17, REQUIRED},
     {PCIE, "efficiency", NUMBER, CL(pcie_efficiency), 1e-3, 1, OPTIONAL},
     {PCIE, "switches", SWITCHES, 0, 0, 0, REQUIRED},
@@ -74,32 +74,32 @@ const struct field cluster_fields[] = {
     {COLLECTIVES, "base", TIMES3, COL(base_s), 0, 1, REQUIRED},
     {COLLECTIVES, "step", TIMES3, COL(step_s), 0, 1, REQUIRED},
     {COLLECTIVES, "net_step", TIMES3, COL(net_step_s), 0, 1, WITH_NICS},
-    {COLLECTIVES, "tree_step", TIMES3, COL(tree_step_s), 0, 1, OPTIONAL},
+    {COLLECTIVES, "tree_step", TIMES3, COL(tree_step_s), 0, 1, NIC_OPTIONAL},
     {COLLECTIVES, "pcie_step", TIMES3, COL(pcie_step_s), 0, 1, OPTIONAL},
     {COLLECTIVES, "rate_share", SHARES3, COL(rate_share), 1e-3, 1, REQUIRED},
     {COLLECTIVES, "ramp", TIME, COL(ramp_s), 0, 1, REQUIRED},
     {COLLECTIVES, "ramp_at", TIME, COL(ramp_at_s), 0, 1, REQUIRED},
-    {COLLECTIVES, "net_ramp", TIME, COL(net_ramp_s), 0, 1, OPTIONAL},
-    {COLLECTIVES, "net_ramp_at", TIME, COL(net_ramp_at_s), 0, 1, OPTIONAL},
-    {COLLECTIVES, "tree_ramp", TIME, COL(tree_ramp_s), 0, 1, OPTIONAL},
-    {COLLECTIVES, "tree_ramp_at", TIME, COL(tree_ramp_at_s), 0, 1, OPTIONAL},
-    {COLLECTIVES, "no_ll128", FLAG, COL(no_ll128), 0, 0, OPTIONAL},
+    {COLLECTIVES, "net_ramp", TIME, COL(net_ramp_s), 0, 1, NIC_OPTIONAL},
+    {COLLECTIVES, "net_ramp_at", TIME, COL(net_ramp_at_s), 0, 1, NIC_OPTIONAL},
+    {COLLECTIVES, "tree_ramp", TIME, COL(tree_ramp_s), 0, 1, NIC_OPTIONAL},
+    {COLLECTIVES, "tree_ramp_at", TIME, COL(tree_ramp_at_s), 0, 1, NIC_OPTIONAL},
+    {COLLECTIVES, "no_ll128", FLAG, COL(no_ll128), 0, 0, NIC_OPTIONAL},
     {COLLECTIVES, "tail", TAILS, COL(tail), 0, 10, OPTIONAL},
-    {COLLECTIVES, "tree_rate", SHARES3, COL(tree_rate), 1e-3, 1, OPTIONAL},
+    {COLLECTIVES, "tree_rate", SHARES3, COL(tree_rate), 1e-3, 1, NIC_OPTIONAL},
     {COLLECTIVES, "believed_ll128", NUMBER, COL(believed_ll128), 1e-3, 1, OPTIONAL},
     {COLLECTIVES, "one_process", TIME, COL(one_process_s), 0, 1, OPTIONAL},
     {COLLECTIVES, "channels", COUNTS, COL(channels), 1, 64, OPTIONAL},
     {COLLECTIVES, "band", BANDS, COL(band), 1e-3, 10, OPTIONAL},
-    {COLLECTIVES, "net_band", BANDS, COL(net_band), 1e-3, 10, OPTIONAL},
+    {COLLECTIVES, "net_band", BANDS, COL(net_band), 1e-3, 10, NIC_OPTIONAL},
     {COLLECTIVES, "tables", TABLES, 0, 0, 0, OPTIONAL},
     {NVLS, "link_rate", RATE, COL(nvls.link_Bps), 1e3, 1e17, REQUIRED},
     {NVLS, "base", TIME, COL(nvls.base_s), 0, 1, REQUIRED},
     {NVLS, "net_step", TIME, COL(nvls.net_step_s), 0, 1, WITH_NICS},
     {NVLS, "ramp", TIME, COL(nvls.ramp_s), 0, 1, REQUIRED},
     {NVLS, "ramp_at", TIME, COL(nvls.ramp_at_s), 0, 1, REQUIRED},
-    {NVLS, "net_rate", NUMBER, COL(nvls.net_rate), 1e-3, 1, OPTIONAL},
-    {NVLS, "net_ramp", TIME, COL(nvls.net_ramp_s), 0, 1, OPTIONAL},
-    {NVLS, "net_ramp_at", TIME, COL(nvls.net_ramp_at_s), 0, 1, OPTIONAL},
+    {NVLS, "net_rate", NUMBER, COL(nvls.net_rate), 1e-3, 1, NIC_OPTIONAL},
+    {NVLS, "net_ramp", TIME, COL(nvls.net_ramp_s), 0, 1, NIC_OPTIONAL},
+    {NVLS, "net_ramp_at", TIME, COL(nvls.net_ramp_at_s), 0, 1, NIC_OPTIONAL},
     {NVLS, "min_gpus", U32, COL(nvls.min_gpus), 2, CLUSTER_MAX_GPUS_PER_NODE, REQUIRED},
     {P2P, "base", TIME, COL(p2p.base_s), 0, 1, REQUIRED},
     {P2P, "both_ways", NUMBER, COL(p2p.both_ways), 1e-3, 1, REQUIRED},
@@ -108,9 +108,9 @@ const struct field cluster_fields[] = {
     {P2P, "part_rate", RATE, COL(p2p.part_Bps), 1e3, 1e17, OPTIONAL},
     {P2P, "ll_rate", NUMBER, COL(p2p.ll_rate), 1e-3, 1, OPTIONAL},
     {P2P, "copy_rate", RATE, COL(p2p.copy_Bps), 1e3, 1e17, OPTIONAL},
-    {P2P, "net_rate", NUMBER, COL(p2p.net_rate), 1e-3, 1, OPTIONAL},
-    {P2P, "net_peer", TIME, COL(p2p.net_peer_s), 0, 1, OPTIONAL},
-    {P2P, "net_fill", TIME, COL(p2p.net_fill_s), 0, 1, OPTIONAL},
+    {P2P, "net_rate", NUMBER, COL(p2p.net_rate), 1e-3, 1, NIC_OPTIONAL},
+    {P2P, "net_peer", TIME, COL(p2p.net_peer_s), 0, 1, NIC_OPTIONAL},
+    {P2P, "net_fill", TIME, COL(p2p.net_fill_s), 0, 1, NIC_OPTIONAL},
     {TOP, "price_per_gpu_hour", NUMBER, CL(price_per_gpu_hour), 0, 1e6, OPTIONAL},
 };
 _Static_assert(sizeof(cluster_fields) / sizeof(cluster_fields[0]) == N_FIELDS, "N_FIELDS");
@@ -137,6 +137,12 @@ const char *cluster_path_of(const struct field *f, struct arena *a)
     for (int up = (int)f->section; up != TOP; up = cluster_sections[up].parent)
         path = arena_printf(a, "%s.%s", cluster_sections[up].key, path);
     return path;
+}
+
+bool cluster_is_of_network(const struct field *f)
+{
+    return f->presence >= WITH_NICS || f->section == NIC ||
+           cluster_sections[f->section].presence >= WITH_NICS;
 }
 
 bool cluster_has_section(const struct cluster *c, enum section_id id)
@@ -176,7 +182,7 @@ bool cluster_has_field(const struct cluster *c, const struct field *f)
         return cluster_is_split(c);
     if (f->kind == CPUS)
         return c->n_cpus;
-    if (f->presence != OPTIONAL)
+    if (f->presence != OPTIONAL && f->presence != NIC_OPTIONAL)
         return true;
     if (f->kind == U32)
         return *(const uint32_t *)const_member(c, f) > f->lo;

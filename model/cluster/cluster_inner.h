@@ -11,9 +11,11 @@ enum { CLUSTER_VERSION = 1, NO_PARENT = -1 };
 
 enum presence {
     REQUIRED,
-    OPTIONAL,   /* absent: zero, or what cluster_from_tree() puts there first */
-    WITH_NICS,  /* required with node.nic, refused without */
-    NIC_SPREAD, /* with node.nic only; absent: GPUs spread over the NICs in order */
+    OPTIONAL, /* absent: zero, or what cluster_from_tree() puts there first */
+    /* From here on of the network between nodes, and refused without node.nic. */
+    WITH_NICS,    /* required with it */
+    NIC_SPREAD,   /* absent: GPUs spread over the NICs in order */
+    NIC_OPTIONAL, /* absent: zero */
 };
 
 enum section_id {
@@ -87,9 +89,17 @@ const char *const *cluster_names_of(enum field_kind k);
 bool cluster_rate_of(enum kernel k, enum field_kind *kind);
 /* "node.nic.rate" */
 const char *cluster_path_of(const struct field *f, struct arena *a);
+/* Does it lie between nodes? Fields of node.nic and fabric, and those that go with NICs only; of `tables` a part does. */
+bool cluster_is_of_network(const struct field *f);
 /* Does the cluster have it: is it required, or not at its default? */
 bool cluster_has_section(const struct cluster *c, enum section_id id);
 bool cluster_has_field(const struct cluster *c, const struct field *f);
+
+/* cluster_sources.c: a copy of the list of sources, which the cluster then has; [N_FIELDS]. */
+const char **cluster_own_sources(struct cluster *c, struct arena *a);
+/* cluster_network.c: GPUs use the NICs in order; each NIC hangs on the PCIe switch of the first GPU that uses it. */
+void cluster_spread_nics(struct cluster *c);
+void cluster_nics_beside_gpus(struct cluster *c);
 
 /* cluster_write.c: the value alone, under a key or (NULL) as the next of an array. */
 void cluster_add_value(cJSON *to, const char *key, const struct cluster *c, const struct field *f);

@@ -54,12 +54,6 @@ static int read_by_name(const struct json_at *v, const struct field *f, double *
     return 0;
 }
 
-static void spread_gpus(struct cluster *c)
-{
-    for (uint32_t g = 0; g < c->gpus_per_node; g++)
-        c->nic_of_gpu[g] = (uint8_t)(g * c->nics_per_node / c->gpus_per_node);
-}
-
 static int read_nic_of_gpu(const struct json_at *v, struct cluster *c, struct err *e)
 {
     struct json_at it;
@@ -342,7 +336,7 @@ static int find(const struct json_at *in, const char *key, enum presence presenc
         return json_err(out, ERR_INVALID, e, "is given, but node.nic is not");
     if (there)
         return 1;
-    if (presence == OPTIONAL || presence == NIC_SPREAD || (presence == WITH_NICS && !n_nics))
+    if (presence == OPTIONAL || presence >= NIC_SPREAD || (presence == WITH_NICS && !n_nics))
         return 0;
     return json_get(in, key, out, e);
 }
@@ -356,7 +350,7 @@ static int read_field(struct reader *r, const struct json_at *in, const struct f
     int rc = find(in, f->key, f->presence, r->c->nics_per_node, &v, e);
 
     if (rc == 0 && f->kind == NIC_OF_GPU)
-        spread_gpus(r->c);
+        cluster_spread_nics(r->c);
     if (rc <= 0)
         return rc;
     if (json_opt(&v, "value", &inner) || json_opt(&v, "source", &inner)) {

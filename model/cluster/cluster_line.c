@@ -3,15 +3,16 @@
  *     hgx-a100:nics=4x200Gb,oversub=2        four NICs a node, leaves with half as many up-links
  *     nd-a100-v4:node=topo.xml               its node as a topology file describes it
  *     dgx-a100:nvlink_domain=2               NVLink joins pairs, PCIe the rest; 1: no NVLink
+ *     hgx-h200-ndr:network=aws-p5            H200 nodes on the network of another cluster
  *     gb200-nvl72:domain_nodes=16            16 of a rack's 18 trays are used: 64 GPUs a domain
  *
  * Keys are applied in the order of the table below, whatever their order in the text. What a key
  * does not say stays the base's; sources tell them apart. */
-#include "model/cluster/cluster.h"
 
 #include "core/num.h"
 #include "core/suggest.h"
 #include "core/units.h"
+#include "model/cluster/cluster_inner.h"
 #include "model/cluster/topology.h"
 
 #include <stdlib.h>
@@ -22,6 +23,7 @@ struct line {
     const char *base;                 /* name of the base */
     const char *gpus, *nics, *domain; /* as given, or NULL */
     const char *domain_nodes;         /* likewise */
+    const char *network;              /* whose the network is: that of network=, else the base */
     struct cluster *c;
     struct arena *a;
     struct err *e;
@@ -71,16 +73,16 @@ static int set_gpus(struct line *l, const char *key, const char *value)
 {
     struct cluster *c = l->c;
     uint32_t n, nics = 0, switches = 0;
+    bool more;
 
     if (count(l, key, value, 1, CLUSTER_MAX_GPUS_PER_NODE, &n))
         return -1;
     given(l, "node.gpus", key, value);
-    if (n > c->gpus_per_node) {
+    more = n > c->gpus_per_node;
+    if (more) {
         c->pcie_switches = 0;
         memset(c->coll.band, 0, sizeof(c->coll.band)); /* no table is of so many */
         memset(c->coll.net_band, 0, sizeof(c->coll.net_band));
-        for (uint32_t g = 0; g < n; g++)
-            c->nic_of_gpu[g] = (uint8_t)(c->nics_per_node ? g * c->nics_per_node / n : 0);
     }
     if (c->domain_gpus > 1 && n % c->domain_gpus)
         return refuse(l, key, value,
@@ -89,6 +91,8 @@ static int set_gpus(struct line *l, const char *key, const char *value)
         c->domain_of_gpu[g] = (uint8_t)(g / c->domain_gpus);
     c->domain_gpus = c->domain_gpus == n && n > 1 ? 0 : c->domain_gpus;
     c->gpus_per_node = n;
+    if (more)
+        cluster_spread_nics(c);
     for (uint32_t g = 0; g < n; g++) {
         nics = (uint32_t)num_max(nics, c->nic_of_gpu[g] + 1);
         switches = (uint32_t)num_max(switches, c->switch_of_gpu[g] + 1);
@@ -152,6 +156,20 @@ static int set_domain(struct line *l, const char *key, const char *value)
     return 0;
 }
 
+/* What lies between the nodes of another cluster. No line of its own: such a text would nest without an end. */
+static int set_network(struct line *l, const char *key, const char *value)
+{
+    struct cluster from;
+
+    if (strchr(value, ':'))
+        return refuse(l, key, value, "a bundled name or a file");
+    if (cluster_load(value, l->a, &from, l->e))
+        return err_prefix(l->e, "%s", key);
+    if (cluster_take_network(l->c, &from, value, l->a, l->e))
+        return err_prefix(l->e, "cluster '%.200s': %s", l->what, key);
+    return 0;
+}
+
 /* COUNTxRATE. More NICs than GPUs, in equal shares, are one NIC a GPU of so many times the rate. */
 static int set_nics(struct line *l, const char *key, const char *value)
 {
@@ -185,18 +203,15 @@ static int set_nics(struct line *l, const char *key, const char *value)
     }
     if (Bps * each != c->nic_Bps) {
         c->nic_name = "";
-        cluster_assume(c, l->a, "node.nic.efficiency", l->base);
-        cluster_assume(c, l->a, "collectives.net_step", l->base);
+        cluster_assume(c, l->a, "node.nic.efficiency", l->network);
+        cluster_assume(c, l->a, "collectives.net_step", l->network);
     }
     if (Bps * each != c->nic_Bps || n != c->nics_per_node)
         memset(c->coll.net_band, 0, sizeof(c->coll.net_band)); /* no table is of such a network */
     c->nics_per_node = n;
     c->nic_Bps = Bps * each;
-    for (uint32_t g = c->gpus_per_node; g-- > 0;) {
-        c->nic_of_gpu[g] = (uint8_t)(g * n / c->gpus_per_node);
-        c->switch_of_nic[c->nic_of_gpu[g]] =
-            c->switch_of_gpu[g]; /* of the first GPU that uses it */
-    }
+    cluster_spread_nics(c);
+    cluster_nics_beside_gpus(c);
     given(l, "node.nic.count", key, value);
     given(l, "node.nic.rate", key, value);
     given(l, "node.nic.of_gpu", key, "spread in order");
@@ -317,6 +332,7 @@ static const struct {
     const char *name;
     int (*set)(struct line *l, const char *key, const char *value);
 } keys[] = {
+    {"network", set_network}, /* first: the others change it further */
     {"gpus", set_gpus},
     {"nics", set_nics},
     {"domain_nodes", set_domain_nodes},
@@ -328,7 +344,7 @@ static const struct {
     {"oversub", set_oversub},
     {"rails", set_rails},
 };
-enum { GPUS, NICS, DOMAIN_NODES, DOMAIN, N_KEYS = sizeof(keys) / sizeof(keys[0]) };
+enum { NETWORK, GPUS, NICS, DOMAIN_NODES, DOMAIN, N_KEYS = sizeof(keys) / sizeof(keys[0]) };
 
 /* ---- the text ---- */
 
@@ -354,8 +370,8 @@ static int read_keys(struct line *l, const char *text, const char **values)
         if (i == N_KEYS)
             return err_set(l->e, ERR_UNKNOWN,
                            "cluster '%.200s': there is no key '%.60s'%s; expected BASE:key=value "
-                           "with node, gpus, nics, nvlink, nvlink_domain, domain_nodes, memory, "
-                           "leaf, oversub or rails",
+                           "with network, node, gpus, nics, nvlink, nvlink_domain, domain_nodes, "
+                           "memory, leaf, oversub or rails",
                            l->what, copy, suggest(copy, names, N_KEYS).s);
         if (!value || !*value)
             return err_set(l->e, ERR_INVALID, "cluster '%.200s': %s has no value", l->what, copy);
@@ -376,6 +392,7 @@ int cluster_from_line(const char *what, struct arena *a, struct cluster *c, stru
     l.base = arena_strndup(a, what, (size_t)(colon - what));
     if (read_keys(&l, colon + 1, values) || cluster_load(l.base, a, c, e))
         return -1;
+    l.network = values[NETWORK] ? values[NETWORK] : l.base;
     l.gpus = values[GPUS];
     l.nics = values[NICS];
     l.domain = values[DOMAIN];

@@ -37,7 +37,7 @@ bool cluster_field(const struct cluster *c, size_t i, struct arena *a, struct cl
 
 /* ---- change ---- */
 
-static const char **own_sources(struct cluster *c, struct arena *a)
+const char **cluster_own_sources(struct cluster *c, struct arena *a)
 {
     const char **own = ARENA_NEW(a, const char *, N_FIELDS);
 
@@ -49,7 +49,7 @@ static const char **own_sources(struct cluster *c, struct arena *a)
 
 void cluster_set_source(struct cluster *c, struct arena *a, const char *path, const char *source)
 {
-    const char **own = own_sources(c, a);
+    const char **own = cluster_own_sources(c, a);
     int i = 0;
 
     while (i < N_FIELDS && strcmp(cluster_path_of(&cluster_fields[i], a), path))
@@ -60,35 +60,12 @@ void cluster_set_source(struct cluster *c, struct arena *a, const char *path, co
 
 void cluster_assume(struct cluster *c, struct arena *a, const char *prefix, const char *as)
 {
-    const char **own = own_sources(c, a);
+    const char **own = cluster_own_sources(c, a);
 
     for (int i = 0; i < N_FIELDS; i++)
         if (!strncmp(cluster_path_of(&cluster_fields[i], a), prefix, strlen(prefix)))
             own[i] =
                 arena_printf(a, "assumed: as %s%s%s", as, own[i] ? ": " : "", own[i] ? own[i] : "");
-}
-
-void cluster_drop_nics(struct cluster *c)
-{
-    c->nics_per_node = 0;
-    c->nic_name = "";
-    c->nic_Bps = c->nic_efficiency = c->hop_s = 0;
-    c->rail_optimised = false;
-    c->nodes_per_leaf = 0;
-    c->oversubscription = 1;
-    memset(c->coll.net_step_s, 0, sizeof(c->coll.net_step_s));
-    memset(c->coll.net_band, 0, sizeof(c->coll.net_band));
-    memset(c->coll.tree_step_s, 0, sizeof(c->coll.tree_step_s));
-    c->coll.net_ramp_s = c->coll.net_ramp_at_s = 0;
-    memset(c->coll.tree_rate, 0, sizeof(c->coll.tree_rate));
-    c->coll.tree_ramp_s = c->coll.tree_ramp_at_s = 0;
-    c->coll.no_ll128 = false;
-    c->coll.nvls.net_step_s = c->coll.nvls.net_rate = 0;
-    c->coll.nvls.net_ramp_s = c->coll.nvls.net_ramp_at_s = 0;
-    c->coll.p2p.net_rate = c->coll.p2p.net_peer_s = c->coll.p2p.net_fill_s = 0;
-    c->sharp = false;
-    memset(c->nic_of_gpu, 0, sizeof(c->nic_of_gpu));
-    memset(c->switch_of_nic, 0, sizeof(c->switch_of_nic));
 }
 
 int cluster_recheck(const struct cluster *c, const char *what, struct arena *a, struct err *e)
