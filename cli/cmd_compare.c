@@ -110,12 +110,13 @@ static void print_blocks(const struct block *b, size_t n, enum table_format f, s
         for (size_t k = 0; k < b[i].n; k++)
             evaluate_say_uneven(b[i].x[k].plan, out);
     }
-    strbuf_puts(out, "step: predicted, within +-% where measured runs cover such a run "
-                     "(docs/VALIDATION.md); elsewhere read ratios.\n"
-                     "gather, reduce, refresh: waiting for them. GiB: fullest rank, as the driver "
-                     "sees it. GB: sent by a rank, the largest\n"
-                     "over ranks; bal.: max/mean of optimizer work over ranks; via: how owner "
-                     "segments travel. docs/METRICS.md has all.\n");
+    strbuf_puts(out,
+                "step: predicted, within +-% where measured runs cover such a run "
+                "(docs/VALIDATION.md); elsewhere read ratios.\n"
+                "gather, reduce, refresh, tp: waiting for them. GiB: fullest rank, as the driver "
+                "sees it. GB: sent by a rank, the largest\n"
+                "over ranks; bal.: max/mean of optimizer work over ranks; via: how owner "
+                "segments travel. docs/METRICS.md has all.\n");
 }
 
 static int print_rows(const struct block *b, size_t n, enum table_format f, int argc, char **argv,

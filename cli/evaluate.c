@@ -101,9 +101,10 @@ int evaluate(struct plan *plan, const struct sim_options *o, struct arena *a,
         sim_predict_fastest(&out->program, &plan->cluster, &with, a, &out->p, e))
         return err_prefix(e, "layout '%s'", plan->layout_full);
     s = (double)out->p.step_ps / 1e12;
+    tokens /= j->tp; /* tensor-parallel GPUs take the same ones */
     out->tokens_per_s_per_gpu = tokens / s;
-    out->mfu = graph_model_flops_per_token(&plan->model, j->seq_len, j->target_len) * tokens / s /
-               plan->cluster.device.peak_flops;
+    out->mfu = graph_model_flops_per_token(plan_whole(plan), j->seq_len, j->target_len) * tokens /
+               s / plan->cluster.device.peak_flops;
     out->fit = fit_of(out->p.memory.driver_bytes, plan->cluster.device.memory_bytes);
     out->fits = out->fit == FIT_YES;
     out->balance = plan->flops_mean > 0 ? (double)plan->flops_max / plan->flops_mean : 1;
@@ -155,8 +156,8 @@ void evaluate_say_uneven(const struct plan *plan, struct strbuf *out)
     if ((double)held.most <= FULL * held.mean && (double)held.least >= EMPTY * held.mean)
         return;
     strbuf_printf(out, "%s cuts unevenly over %s%u ranks: rank %u holds %.2f times the mean, ",
-                  plan->job.layout, shards < plan->world ? "groups of " : "", shards, held.fullest,
-                  (double)held.most / held.mean);
+                  plan->job.layout, shards < plan_data_ranks(plan) ? "groups of " : "", shards,
+                  held.fullest, (double)held.most / held.mean);
     if (held.empty)
         strbuf_printf(out, "%u of %u hold nothing.\n", held.empty, plan->world);
     else
@@ -167,9 +168,13 @@ void evaluate_title(const struct plan *plan, struct strbuf *out)
 {
     static const char *const recomputes[] = {"no", "selective", "full"};
     const struct job *j = &plan->job;
+    char taker[64] = "a GPU"; /* of a micro-batch */
 
+    if (j->tp > 1)
+        snprintf(taker, sizeof(taker), "each %u GPUs (tensor%s parallel)", j->tp,
+                 j->sequence_parallel ? " and sequence" : "");
     strbuf_printf(out, "%s (%s parameters) on %u x %s: %u GPU%s %s\n", plan->model.name,
-                  units_show_count(plan->model.total_params).s, j->nodes, plan->cluster.name,
+                  units_show_count(plan_whole(plan)->total_params).s, j->nodes, plan->cluster.name,
                   j->gpus, j->gpus == 1 ? "" : "s", plan->cluster.device.name);
     strbuf_printf(out, "%s", optimizer_name(j->optimizer));
     if (optimizer_row(j->optimizer)->newton_schulz)
@@ -178,9 +183,9 @@ void evaluate_title(const struct plan *plan, struct strbuf *out)
     if (j->target_len)
         strbuf_printf(out, " + %llu", (unsigned long long)j->target_len);
     strbuf_printf(out,
-                  " tokens x %llu x %llu a GPU; %s parameters, %s gradients, %s states%s; %s "
+                  " tokens x %llu x %llu %s; %s parameters, %s gradients, %s states%s; %s "
                   "recomputation\n",
-                  (unsigned long long)j->micro_batch, (unsigned long long)j->grad_accum,
+                  (unsigned long long)j->micro_batch, (unsigned long long)j->grad_accum, taker,
                   dtype_name(j->param_dtype), dtype_name(j->grad_dtype), dtype_name(j->state_dtype),
                   j->master_weights ? " + master" : "", recomputes[j->recompute]);
     if (j->price_per_gpu_hour > 0)

@@ -95,7 +95,7 @@ static void try_overlap(struct search *s)
     const struct layout *l = layout_find(base->layout);
     struct plan p = again(s);
 
-    if (base->world == 1)
+    if (plan_data_ranks(base) == 1)
         return;
     if (l->cut[PARAM]) {
         p.job.prefetch++;
@@ -145,7 +145,7 @@ static void try_layouts(struct search *s)
     const char *seen[sizeof(names) / sizeof(names[0])];
     size_t n = 0;
 
-    if (base->world == 1)
+    if (plan_data_ranks(base) == 1)
         return;
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
         struct plan p = again(s);
@@ -438,7 +438,7 @@ static void say_waiting(const struct prediction *p, struct strbuf *out)
 {
     int64_t others = others_ps(p), comm = p->exposed_comm_ps - others, all = 0;
 
-    for (int k = TIME_GATHER; k <= TIME_REFRESH; k++)
+    for (int k = TIME_GATHER; k <= TIME_TENSOR; k++)
         all += p->busy_ps[k];
     strbuf_printf(out, "- Waiting for communication: %.1f ms (%.1f %%)", (double)comm / MS,
                   percent(p, comm));

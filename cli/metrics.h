@@ -110,7 +110,8 @@ struct metric {
     X(TIME_OPTIMIZER, time_optimizer, "optim.", "optimizer arithmetic", "#009E73")                 \
     X(TIME_GATHER, time_gather, "gather", "waiting: gather", "#E69F00")                            \
     X(TIME_REDUCE, time_reduce, "reduce", "waiting: reduce", "#D55E00")                            \
-    X(TIME_REFRESH, time_refresh, "refresh", "waiting: refresh", "#CC79A7")
+    X(TIME_REFRESH, time_refresh, "refresh", "waiting: refresh", "#CC79A7")                        \
+    X(TIME_TENSOR, time_tp, "tp", "waiting: tensor parallelism", "#999933")
 
 /* X(part, key, header, title and colour of its bar): memory of the fullest rank. */
 #define MEMORY_METRICS(X)                                                                          \

@@ -145,7 +145,7 @@ static cJSON *values_of(const struct plan *plan)
 
     add_options(job, plan, false);
     add_options(job, plan, true);
-    json_add_u64(job, PARAMETERS, plan->model.total_params);
+    json_add_u64(job, PARAMETERS, plan_whole(plan)->total_params);
     json_add_u64(job, "also_matrices", plan->model.also_matrices);
     add_parts(job, &plan->model);
     strbuf_init(&cluster);

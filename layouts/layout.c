@@ -2,6 +2,7 @@
 
 #include "core/num.h"
 #include "model/plan/optimizers.h"
+#include "model/plan/placement.h"
 
 uint64_t layout_state_bytes(const struct job *j, const struct tensor *t)
 {
@@ -66,29 +67,30 @@ bool layout_may_sync_last(const struct layout *l)
 int layout_groups(const struct layout *l, const struct job *j, uint32_t gpus_per_node,
                   uint32_t *group, struct err *e)
 {
-    uint32_t g = j->shard_group, node = (uint32_t)num_min(gpus_per_node, j->gpus);
+    uint32_t g = j->shard_group, ranks = j->gpus / j->tp; /* data ranks */
+    uint32_t node = (uint32_t)num_min(gpus_per_node / j->tp, ranks);
     bool may = layout_has_groups(l, j->optimizer);
 
     *group = 0;
-    if (!may && g && g != j->gpus)
+    if (!may && g && g != ranks)
         return err_set(
             e, ERR_UNSUPPORTED,
             "only the whole world (%u) with %s: hsdp, mics, and zero1 with an elementwise "
             "optimizer have shard groups",
-            j->gpus, l->name);
-    if (may && g > j->gpus)
+            ranks, l->name);
+    if (may && g > ranks)
         return err_set(e, ERR_INVALID, "a group of %u on %u GPUs; expected a divisor of the ranks",
-                       g, j->gpus);
-    if (may && g && j->gpus % g)
-        return err_set(e, ERR_INVALID, "expected a divisor of the %u ranks", j->gpus);
-    if (l->groups == GROUPS_NODE && !g && j->gpus % node)
+                       g, ranks);
+    if (may && g && ranks % g)
+        return err_set(e, ERR_INVALID, "expected a divisor of the %u ranks", ranks);
+    if (l->groups == GROUPS_NODE && !g && ranks % node)
         return err_set(e, ERR_INVALID,
                        "layout '%s': groups of a node's %u GPUs do not share out %u ranks; give "
                        "--shard-group",
-                       l->name, node, j->gpus);
+                       l->name, node, ranks);
     if (l->groups == GROUPS_NODE)
         *group = g ? g : node;
-    else if (may && g != j->gpus)
+    else if (may && g != ranks)
         *group = g;
     return 0;
 }
@@ -109,7 +111,7 @@ static bool cuts(const struct layout *l, const struct job *j, enum component c)
     bool said[COMPONENT_N];
     struct err e;
 
-    if (!l->nested || !j->mesh || j->gpus == 1 || mesh_parse(j->mesh, f, said, &e))
+    if (!l->nested || !j->mesh || j->gpus == j->tp || mesh_parse(j->mesh, f, said, &e))
         return l->cut[c];
     fill_factors(f, said);
     return factor_ranks(f[c]) > 1;
@@ -126,7 +128,7 @@ struct job_use layout_use(const struct layout *l, enum strategy s, const struct 
                             .refreshes = layout_refreshes(l),
                             .may_sync_last =
                                 layout_may_sync_last(l) && cuts(l, j, PARAM) && cuts(l, j, GRAD),
-                            .one_rank = j->gpus == 1};
+                            .one_rank = j->gpus == j->tp};
 }
 
 /* Options that this layout, optimizer or model has no use for: neutral. A job may be for several layouts. */
@@ -144,10 +146,8 @@ static void drop_unused(struct plan *plan, const struct layout *l)
  * all ranks for states. Else the shard group, of what the layout cuts. */
 static int set_factors(struct plan *plan, const struct layout *l, struct arena *a, struct err *e)
 {
-    uint32_t group = plan->job.shard_group ? plan->job.shard_group : plan->world;
-    struct factor all = {(uint32_t)num_min(group, plan->cluster.gpus_per_node),
-                         (uint32_t)num_ceil_div(group, plan->cluster.gpus_per_node)},
-                  *f = plan->factor;
+    uint32_t group = plan->job.shard_group ? plan->job.shard_group : plan_data_ranks(plan);
+    struct factor all = placement_factor(plan, group), *f = plan->factor;
     bool said[COMPONENT_N] = {false};
 
     for (int c = 0; c < COMPONENT_N; c++)
@@ -204,6 +204,8 @@ int layout_place(struct plan *plan, struct arena *a, struct err *e)
         return -1;
     plan->layout = l->name;
     plan->world = plan->job.gpus;
+    if (plan_slice(plan, a, e))
+        return -1;
     drop_unused(plan, l);
     if (layout_groups(l, &plan->job, plan->cluster.gpus_per_node, &plan->job.shard_group, e))
         return -1;

@@ -23,7 +23,7 @@ static void selective_saves(const struct unit_graph *g, enum selective policy,
     uint32_t products = 0;
 
     for (uint32_t v = 0; v < g->n_values; v++)
-        saves[v] = !by_operation || g->values[v].heavy;
+        saves[v] = !g->values[v].again && (!by_operation || g->values[v].heavy);
     for (uint32_t i = 0; i < g->n_ops; i++) {
         const struct kernel_call *k = &g->ops[i].forward;
 
@@ -54,8 +54,8 @@ void lives_retain(struct class_lives *k, enum recompute mode, enum selective pol
         bool by_operation = g->values[v].heavy && policy == SELECTIVE_OPERATIONS;
 
         if ((g->values[v].needed || by_operation) && !k->outside[v])
-            k->kept[v] = (mode == RECOMPUTE_NONE && g->values[v].needed) ||
-                         (mode == RECOMPUTE_SELECTIVE && saves[v]);
+            k->kept[v] = !g->values[v].again && ((mode == RECOMPUTE_NONE && g->values[v].needed) ||
+                                                 (mode == RECOMPUTE_SELECTIVE && saves[v]));
     }
     if (mode == RECOMPUTE_SELECTIVE)
         for (uint32_t i = g->n_ops; i-- > 0;) { /* inputs of what is to be recomputed */

@@ -34,7 +34,7 @@ static enum component reduced_to(const struct plan *plan, const struct layout *l
     if (placement_parts(plan, GRAD) > 1)
         return GRAD;
     if (placement_parts(plan, STATE) == 1 || (l->buckets && plan->strategy != STRATEGY_OWNER &&
-                                              placement_parts(plan, STATE) < plan->world))
+                                              placement_parts(plan, STATE) < plan_data_ranks(plan)))
         return WHOLE;
     return STATE;
 }
@@ -184,7 +184,7 @@ static struct matrix_step matrix_step(struct lower *l)
     struct segment_table t;
 
     if (flat && placement_parts(l->plan, STATE) > 1 &&
-        placement_parts(l->plan, STATE) == l->plan->world) {
+        placement_parts(l->plan, STATE) == plan_data_ranks(l->plan)) {
         t = part_cut_segments(l->plan, l->a);
         t.group = l->shard;
         step.cut_table = program_add_segments(&l->b, &t);

@@ -504,7 +504,7 @@ static uint32_t cut_gather(struct lower *l, const struct matrix_step *s, uint32_
     o.stream = STREAM_GATHER;
     o.coll = (struct collective){.kind = COLL_SEGMENT_GATHER,
                                  .traffic = TRAFFIC_OPTIMIZER,
-                                 .group = l->world,
+                                 .group = l->shard,
                                  .algo = ALGO_RING,
                                  .table = s->cut_table,
                                  .wire = {.dtype = optimizer_travel_dtype(l->j)},

@@ -145,7 +145,7 @@ struct segment_table part_slice_segments(const struct plan *plan, const struct b
                                          struct arena *a)
 {
     struct rows r;
-    struct run_rows x = {&r, {.to_n = plan->world, .tensor = PROGRAM_NONE}};
+    struct run_rows x = {&r, {.to_n = plan_data_ranks(plan), .tensor = PROGRAM_NONE}};
 
     rows_init(&r, plan->model.n_units, a);
     for (uint32_t u = 0; u < plan->model.n_units; u++) {

@@ -209,6 +209,42 @@ static void eager_scores(struct lower *l, struct emit *x, const struct graph_op 
     emit_life(x, l->scores[k], 0, true);
 }
 
+static enum coll_kind exchange_coll(enum exchange_kind k)
+{
+    switch (k) {
+    case EXCHANGE_ALL_REDUCE:
+        return COLL_ALL_REDUCE;
+    case EXCHANGE_ALL_GATHER:
+        return COLL_ALL_GATHER;
+    case EXCHANGE_REDUCE_SCATTER:
+        return COLL_REDUCE_SCATTER;
+    case EXCHANGE_NONE:
+        break;
+    }
+    BUG_ON(true);
+}
+
+/* What tensor-parallel ranks exchange stands among the kernels: the next one needs it. An identity is a mark. */
+static void exchange_op(struct lower *l, struct emit *x, const struct graph_op *o, int part)
+{
+    enum exchange_kind kind = part < 0 ? o->exchange_forward : o->exchange_backward;
+
+    if (kind == EXCHANGE_NONE) {
+        x->op.kind = OP_MARK;
+        return;
+    }
+    x->op.kind = OP_COLLECTIVE;
+    x->op.coll =
+        (struct collective){.kind = exchange_coll(kind),
+                            .traffic = TRAFFIC_TENSOR,
+                            .group = l->tensor,
+                            .elements = o->exchange_elements,
+                            .repeat = o->exchange_calls > 1 ? o->exchange_calls : 0,
+                            .table = PROGRAM_NONE,
+                            .wire = {.dtype = o->exchange_fp32 ? DTYPE_FP32 : l->j->param_dtype},
+                            .peer_op = PROGRAM_NONE};
+}
+
 void emit_pass(struct lower *l, uint32_t class_id, const struct class_lives *k, bool backward)
 {
     const struct pass *p = backward ? &k->backward : &k->forward;
@@ -229,6 +265,8 @@ void emit_pass(struct lower *l, uint32_t class_id, const struct class_lives *k, 
         x.op.call = part < 0 ? o->forward : o->backward[part];
         x.op.call.fp8 =
             l->j->fp8 && k->c->kind == UNIT_LAYER && kernel_bound(x.op.call.kernel) == 'G';
+        if (o->is_exchange)
+            exchange_op(l, &x, o, part);
         entry_operands(l, &x, class_id, k, p->list[i]);
         entry_lives(l, &x, class_id, k, p, i, backward);
         if (backward)

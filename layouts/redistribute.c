@@ -68,7 +68,7 @@ struct exchange redistribute(struct lower *l, enum component from, enum componen
     x.even_kind = sums ? COLL_REDUCE_SCATTER : COLL_ALL_GATHER;
     x.segment_kind = sums ? COLL_SEGMENT_REDUCE : COLL_SEGMENT_GATHER;
     if (from == to) {
-        over = (AXES(AXIS_N) - 1) & ~plan->over[to];
+        over = (AXES(AXIS_N) - 1) & ~(plan->over[to] | AXES(AXIS_TP));
         x.even_kind = x.segment_kind = COLL_ALL_REDUCE;
     }
     x.group = lower_group(l, &plan->mesh, over);

@@ -1,7 +1,9 @@
 #include "layouts/step.h"
 
 #include "layouts/emit.h"
+#include "core/num.h"
 #include "model/plan/frameworks.h"
+#include "model/tensors/slice.h"
 
 #include <string.h>
 
@@ -9,7 +11,10 @@
 
 uint32_t lower_group(struct lower *l, const struct mesh *m, axis_set over)
 {
-    struct group g = mesh_group(m, over, over == AXES(AXIS_D3) ? "replicas" : "shards");
+    struct group g = mesh_group(m, over,
+                                over == AXES(AXIS_D3)   ? "replicas"
+                                : over == AXES(AXIS_TP) ? "tensor"
+                                                        : "shards");
 
     if (g.n_members == 1)
         return PROGRAM_NONE;
@@ -57,13 +62,14 @@ int lower_begin(struct lower *l, const struct plan *plan, struct arena *a, struc
     l->world = program_add_group(
         &l->b, &(struct group){
                    .name = "world", .n_axes = 1, .size = {l->n}, .stride = {1}, .n_members = l->n});
+    l->tensor = lower_group(l, &plan->mesh, AXES(AXIS_TP));
     l->shards = placement_parts(plan, STATE);
     l->shard = lower_group(l, &plan->mesh, plan->over[STATE]);
-    l->move = (struct movement){.calls = framework_row(l->j->framework)->pieces ? CALLS_PIECES
-                                                                                : CALLS_USUAL,
-                                .gather = redistribute_nothing(),
-                                .reduce = redistribute_nothing(),
-                                .reduce_after = l->n > 1 && job_reduces_after(l->j)};
+    l->move = (struct movement){
+        .calls = framework_row(l->j->framework)->pieces ? CALLS_PIECES : CALLS_USUAL,
+        .gather = redistribute_nothing(),
+        .reduce = redistribute_nothing(),
+        .reduce_after = plan_data_ranks(plan) > 1 && job_reduces_after(l->j)};
     l->owner_table = PROGRAM_NONE;
     l->params = l->states = l->master = PROGRAM_NONE;
     l->padded = l->weights = l->inputs = l->input_grads = l->grads = l->grad_shard = l->grad_owned =
@@ -426,6 +432,30 @@ void lower_forward_backward(struct lower *l)
 
 /* ---- optimizer frame ---- */
 
+/* What of the gradients is a part of a sum over tensor-parallel ranks is summed when they are otherwise done, all in one call
+ * (Megatron's finalize_model_grads): of each rank's part where they are cut. */
+static void sum_partial_gradients(struct lower *l)
+{
+    uint64_t elements = 0;
+    struct emit x;
+
+    for (uint32_t i = 0; i < l->m->n_tensors && l->tensor != PROGRAM_NONE; i++)
+        if (slice_gradient_partial(plan_whole(l->plan), l->m, i, l->j->sequence_parallel))
+            elements += l->m->tensors[i].numel;
+    if (!elements)
+        return;
+    emit_init(&x, "reduce.tensor", OP_COLLECTIVE, PHASE_OPTIMIZER, STREAM_COMPUTE);
+    x.op.coll = (struct collective){
+        .kind = COLL_ALL_REDUCE,
+        .traffic = TRAFFIC_TENSOR,
+        .group = l->tensor,
+        .elements = l->move.full_grads ? elements : num_ceil_div(elements, l->shards),
+        .table = PROGRAM_NONE,
+        .wire = {.dtype = l->j->grad_dtype},
+        .peer_op = PROGRAM_NONE};
+    emit_add(l, &x);
+}
+
 void lower_optimizer_begin(struct lower *l)
 {
     struct emit x;
@@ -435,6 +465,7 @@ void lower_optimizer_begin(struct lower *l)
     for (uint32_t i = 0; i < l->n_reduce; i++)
         emit_wait(&x, l->reduce[i], 0, 0);
     l->optimizer_begin = emit_add(l, &x);
+    sum_partial_gradients(l);
 }
 
 void lower_optimizer_end(struct lower *l)

@@ -39,7 +39,8 @@ struct lower {
     struct unit_graph *graphs; /* [n_classes] */
     struct movement move;
     uint32_t world,
-        shard; /* groups: all ranks; those that share the states (PROGRAM_NONE: they are whole) */
+        shard,  /* groups: all ranks; those that share the states (PROGRAM_NONE: they are whole) */
+        tensor; /* those that share a layer's products (PROGRAM_NONE: each is alone) */
     uint32_t owner_table; /* of owners' segments; PROGRAM_NONE: not made yet */
     bool *kept;           /* [n_units]: stays gathered from forward to backward */
     bool *not_kept;

@@ -12,7 +12,7 @@ static const struct op *op_of(const struct run *r, uint32_t task)
 const char *time_category_name(enum time_category t)
 {
     static const char *const names[TIME_N] = {"gemm",   "attention", "elementwise", "optimizer",
-                                              "gather", "reduce",    "refresh"};
+                                              "gather", "reduce",    "refresh",     "tensor"};
 
     return names[t];
 }
@@ -27,6 +27,8 @@ static enum time_category traffic_category(enum traffic_class t)
         return TIME_REDUCE;
     case TRAFFIC_REFRESH:
         return TIME_REFRESH;
+    case TRAFFIC_TENSOR:
+        return TIME_TENSOR;
     case TRAFFIC_N:
         break;
     }

@@ -32,6 +32,7 @@ enum time_category {
     TIME_GATHER,
     TIME_REDUCE,
     TIME_REFRESH,
+    TIME_TENSOR, /* between tensor-parallel ranks */
     TIME_N
 };
 const char *time_category_name(enum time_category t);

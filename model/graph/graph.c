@@ -224,25 +224,81 @@ struct graph_op *build_last(struct build *b)
     return &b->g->ops[b->g->n_ops - 1];
 }
 
-uint32_t build_residual(struct build *b, const char *name, const char *value_name, uint32_t x,
-                        uint32_t y)
+uint32_t build_value_between(struct build *b, const char *name, uint64_t width)
 {
-    uint32_t out = build_value(b, value_name, build_mul(b, b->tokens, b->c->hidden));
+    return build_value(b, name, build_mul(b, b->between, width));
+}
+
+static uint32_t build_exchange(struct build *b, const char *name, uint64_t tokens, uint64_t width,
+                               enum exchange_kind forward, enum exchange_kind backward)
+{
+    uint32_t out = build_value(b, name, build_mul(b, tokens, width));
+    struct graph_op *o = build_op(b, name, out);
+
+    o->is_exchange = true;
+    o->exchange_forward = forward;
+    o->exchange_backward = backward;
+    o->exchange_elements = build_mul(b, b->tokens, width);
+    o->exchange_calls = 1;
+    o->n_backward = 1;
+    o->backward_name[0] = "backward";
+    return out;
+}
+
+uint32_t build_enter(struct build *b, const char *name, uint64_t width, uint32_t x)
+{
+    bool shared = b->between < b->tokens;
+    uint32_t out;
+
+    if (b->tp < 2)
+        return x;
+    out = build_exchange(b, name, b->tokens, width, shared ? EXCHANGE_ALL_GATHER : EXCHANGE_NONE,
+                         shared ? EXCHANGE_REDUCE_SCATTER : EXCHANGE_ALL_REDUCE);
+    /* the gathered copy is not kept: it is gathered again for the gradients of weights */
+    b->g->values[out].again = shared;
+    build_input(build_last(b), x, shared);
+    return out;
+}
+
+uint32_t build_leave(struct build *b, const char *name, uint64_t width, uint32_t y)
+{
+    bool shared = b->between < b->tokens;
+    uint32_t out;
+
+    if (b->tp < 2)
+        return y;
+    out = build_exchange(b, name, b->between, width,
+                         shared ? EXCHANGE_REDUCE_SCATTER : EXCHANGE_ALL_REDUCE,
+                         shared ? EXCHANGE_ALL_GATHER : EXCHANGE_NONE);
+    build_input(build_last(b), y, false);
+    return out;
+}
+
+uint32_t build_sum_of(struct build *b, const char *name, const char *value_name, uint64_t tokens,
+                      uint32_t x, uint32_t y)
+{
+    uint32_t out = build_value(b, value_name, build_mul(b, tokens, b->c->hidden));
 
     /* d(x) = d(y) = d(out): no kernel of its own, but the two gradients meet in one addition. */
-    build_elementwise(b, name, KERNEL_ADD, KERNEL_ADD, b->tokens, b->c->hidden, 3, 3, out);
+    build_elementwise(b, name, KERNEL_ADD, KERNEL_ADD, tokens, b->c->hidden, 3, 3, out);
     build_input(build_last(b), x, false);
     build_input(build_last(b), y, false);
     return out;
+}
+
+uint32_t build_residual(struct build *b, const char *name, const char *value_name, uint32_t x,
+                        uint32_t y)
+{
+    return build_sum_of(b, name, value_name, b->between, x, y);
 }
 
 /* A table's rows, one a token, added to x. */
 static uint32_t build_add_table(struct build *b, const char *name, const char *value_name,
                                 enum tensor_slot slot, uint32_t x)
 {
-    uint32_t y = build_value_of(b, value_name, b->c->hidden);
+    uint32_t y = build_value_between(b, value_name, b->c->hidden);
 
-    build_elementwise(b, name, KERNEL_POSITION_ADD, KERNEL_POSITION_BACKWARD, b->tokens,
+    build_elementwise(b, name, KERNEL_POSITION_ADD, KERNEL_POSITION_BACKWARD, b->between,
                       b->c->hidden, 3, 2, y);
     build_input(build_last(b), x, false);
     build_last(b)->weight = build_find(b, slot, false);
@@ -262,7 +318,7 @@ static void build_embed(struct build *b)
 {
     const struct unit_class *c = b->c;
     uint64_t width = c->embed_dim ? c->embed_dim : c->hidden,
-             n = build_mul(b, b->tokens, c->hidden);
+             n = build_mul(b, b->between, c->hidden);
     uint32_t ids = build_value(b, "tokens", 0), x, y;
     struct graph_op *o;
 
@@ -275,9 +331,10 @@ static void build_embed(struct build *b)
     build_input(o, ids, true);
     o->weight = build_find(b, SLOT_TOKEN_EMBEDDING, false);
     o->n_weights = 1;
+    x = build_leave(b, "embed_out", width, x);
     if (c->embed_dim) {
         y = build_value(b, "x_in", n);
-        build_gemm(b, "project_in", x, y, SLOT_PROJECT_IN, b->tokens, c->hidden, width, 1);
+        build_gemm(b, "project_in", x, y, SLOT_PROJECT_IN, b->between, c->hidden, width, 1);
         x = y;
     }
     if (build_tensor(b, SLOT_POSITION))
@@ -286,7 +343,7 @@ static void build_embed(struct build *b)
         x = build_add_table(b, "token_type", "x_type", SLOT_TOKEN_TYPE, x);
     if (build_tensor(b, SLOT_EMBED_NORM)) {
         y = build_value(b, "x_norm", n);
-        build_norm(b, "embed_norm", x, y, SLOT_EMBED_NORM, b->tokens, c->hidden);
+        build_norm(b, "embed_norm", x, y, SLOT_EMBED_NORM, b->between, c->hidden);
     }
 }
 
@@ -323,6 +380,18 @@ static void build_logits(struct build *b, uint32_t in, uint64_t rows, uint64_t w
     }
     loss = build_value(b, "loss_fp32", build_mul(b, n_logits, 4 / dtype_bytes(b->act, 1)));
     b->g->values[logits].logits = b->g->values[loss].logits = true;
+    if (b->tp > 1) { /* over shards of the vocabulary: the largest logit, the sum, the target's */
+        uint32_t shared = build_value(b, "loss_shared", 0);
+
+        b->g->values[shared].bytes = build_mul(b, rows, 12);
+        o = build_op(b, "loss_shared", shared);
+        o->is_exchange = true;
+        o->exchange_forward = EXCHANGE_ALL_REDUCE;
+        o->exchange_elements = rows;
+        o->exchange_calls = 3;
+        o->exchange_fp32 = true;
+        build_input(o, logits, false);
+    }
     o = build_op(b, "cross_entropy", loss);
     build_input(o, logits, false);
     if (next != MODEL_NONE)
@@ -387,18 +456,19 @@ static void build_head(struct build *b)
 {
     const struct unit_class *c = b->c;
     uint64_t width = c->embed_dim ? c->embed_dim : c->hidden;
-    uint32_t x = build_value(b, "x", build_mul(b, b->tokens, c->hidden)), y;
+    uint32_t x = build_value_between(b, "x", c->hidden), y;
 
     if (build_tensor(b, SLOT_FINAL_NORM)) {
-        y = build_value(b, "final_norm", build_mul(b, b->tokens, c->hidden));
-        build_norm(b, "final_norm", x, y, SLOT_FINAL_NORM, b->tokens, c->hidden);
+        y = build_value_between(b, "final_norm", c->hidden);
+        build_norm(b, "final_norm", x, y, SLOT_FINAL_NORM, b->between, c->hidden);
         x = y;
     }
     if (c->embed_dim) {
-        y = build_value(b, "x_out", build_mul(b, b->tokens, width));
-        build_gemm(b, "project_out", x, y, SLOT_PROJECT_OUT, b->tokens, width, c->hidden, 1);
+        y = build_value_between(b, "x_out", width);
+        build_gemm(b, "project_out", x, y, SLOT_PROJECT_OUT, b->between, width, c->hidden, 1);
         x = y;
     }
+    x = build_enter(b, "head_in", width, x);
     if (build_tensor(b, SLOT_TRANSFORM) || build_tensor(b, SLOT_POOLER))
         build_bert_head(b, x);
     else
@@ -420,7 +490,9 @@ int graph_build(const struct model *m, uint32_t class_id, const struct graph_bat
                       .micro = n->micro_batch};
 
     memset(g, 0, sizeof(*g));
+    b.tp = n->tp ? n->tp : 1;
     b.tokens = build_mul(&b, b.micro, b.seq);
+    b.between = n->sequence_parallel ? b.tokens / b.tp : b.tokens;
     switch (c->kind) {
     case UNIT_EMBED:
         build_embed(&b);
@@ -534,7 +606,7 @@ static double met_otherwise(const struct model *m, const struct unit *u,
 
 double graph_model_flops_per_token(const struct model *m, uint64_t seq_len, uint64_t target_len)
 {
-    const struct graph_batch n = {1, seq_len, target_len};
+    const struct graph_batch n = {.micro_batch = 1, .seq_len = seq_len, .target_len = target_len};
     double per_token = 6.0 * (double)(m->active_params - m->embedding_params);
 
     for (uint32_t u = 0; u < m->n_units; u++) {

@@ -114,12 +114,28 @@ struct graph_value {
     enum carry carried; /* NONE: the unit's own */
     uint64_t bytes;     /* of one micro-batch */
     bool needed;        /* the backward of some op reads it */
+    bool again;         /* never kept: made again where backward reads it */
     bool heavy;  /* made by a GEMM, attention or a scan: selective recomputation may save it */
     bool logits; /* of the vocabulary's size */
 };
 
+/* What tensor-parallel ranks exchange of a value: one of them makes `elements` of what another reads. */
+enum exchange_kind {
+    EXCHANGE_NONE,
+    EXCHANGE_ALL_REDUCE,
+    EXCHANGE_ALL_GATHER,
+    EXCHANGE_REDUCE_SCATTER
+};
+
 struct graph_op {
     const char *name;
+    /* An exchange has no kernel: its output is what its input is after `forward`, the gradient of its input what that of its
+     * output is after `backward`. NONE: as it is. */
+    bool is_exchange;
+    enum exchange_kind exchange_forward, exchange_backward;
+    uint64_t exchange_elements; /* of the whole value */
+    uint32_t exchange_calls;    /* that often in a row */
+    bool exchange_fp32;         /* else the type of activations */
     struct kernel_call forward;
     struct kernel_call backward[2]; /* dgrad, wgrad; or one */
     const char *backward_name[2];
@@ -151,6 +167,9 @@ struct unit_graph {
  * encoder (0: as many). */
 struct graph_batch {
     uint64_t micro_batch, seq_len, target_len;
+    uint32_t
+        tp; /* ranks that share a layer's products; 0: one. The model is sliced (model/tensors/slice.h) */
+    bool sequence_parallel; /* they share the tokens of what lies between products too */
 };
 /* Tokens of a sequence that the units of a stack work on. */
 uint64_t graph_tokens(const struct graph_batch *n, enum stack_kind s);

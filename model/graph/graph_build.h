@@ -11,8 +11,11 @@ struct build {
     struct unit_graph *g;
     enum dtype act;
     uint64_t tokens, seq, micro; /* of the unit's stack */
-    uint64_t source, target;     /* tokens of a sequence of encoder and decoder */
-    bool overflow;               /* of any product or sum below */
+    uint64_t
+        between; /* tokens of what lies between products: a rank's share under sequence parallelism */
+    uint32_t tp;
+    uint64_t source, target; /* tokens of a sequence of encoder and decoder */
+    bool overflow;           /* of any product or sum below */
 };
 
 uint64_t build_mul(struct build *b, uint64_t x, uint64_t y);
@@ -42,9 +45,19 @@ void build_norm(struct build *b, const char *name, uint32_t in, uint32_t out, en
 void build_elementwise(struct build *b, const char *name, enum kernel fwd, enum kernel bwd,
                        uint64_t rows, uint64_t width, uint64_t fwd_streams, uint64_t bwd_streams,
                        uint32_t out);
-/* x + y, of the hidden size, as a new value. */
+/* x + y, of so many tokens of the hidden size, as a new value; between products. */
+uint32_t build_sum_of(struct build *b, const char *name, const char *value_name, uint64_t tokens,
+                      uint32_t x, uint32_t y);
 uint32_t build_residual(struct build *b, const char *name, const char *value_name, uint32_t x,
                         uint32_t y);
+
+/* Of tensor parallelism, between what all ranks do alike and the products that they share: in there each takes the whole value, and their
+ * gradients of it are summed; out of there the sum of what they made, and its gradient goes to all. Under sequence parallelism
+ * each has its tokens outside. Of `width` a token. `x` itself where a rank is alone. */
+uint32_t build_enter(struct build *b, const char *name, uint64_t width, uint32_t x);
+uint32_t build_leave(struct build *b, const char *name, uint64_t width, uint32_t y);
+/* A value of the tokens between products. */
+uint32_t build_value_between(struct build *b, const char *name, uint64_t width);
 
 /* ---- graph_layer.c ---- */
 

@@ -38,8 +38,8 @@ uint32_t build_norm_if(struct build *b, const char *name, enum tensor_slot slot,
 
     if (!build_tensor(b, slot))
         return x;
-    out = build_value_of(b, name, b->c->hidden);
-    build_norm(b, name, x, out, slot, b->tokens, b->c->hidden);
+    out = build_value_between(b, name, b->c->hidden);
+    build_norm(b, name, x, out, slot, b->between, b->c->hidden);
     return out;
 }
 
@@ -169,6 +169,7 @@ static uint32_t build_mixer(struct build *b, uint32_t x)
 {
     const struct unit_class *c = b->c;
 
+    x = build_enter(b, "mixer_in", c->hidden, x);
     switch (c->mixer) {
     case MIXER_ATTENTION:
         x = build_attention(b, x);
@@ -186,7 +187,8 @@ static uint32_t build_mixer(struct build *b, uint32_t x)
     case MIXER_UNKNOWN:
         BUG_ON(true);
     }
-    return build_linear(b, "o", SLOT_O, x, c->hidden, unit_class_v_width(c));
+    x = build_linear(b, "o", SLOT_O, x, c->hidden, unit_class_v_width(c));
+    return build_leave(b, "mixer_out", c->hidden, x);
 }
 
 /* ---- MLPs ---- */
@@ -291,7 +293,7 @@ static uint32_t build_shared(struct build *b, uint32_t in, uint32_t out)
         y = build_gated(b, "shared_weight", y,
                         build_linear(b, "shared_router", SLOT_SHARED_ROUTER, in, 1, b->c->hidden),
                         b->c->hidden);
-    return build_residual(b, "add_shared", "mlp_out", out, y);
+    return build_sum_of(b, "add_shared", "mlp_sum", b->tokens, out, y);
 }
 
 /* `in` is the layer's normed input; router and experts may take `raw`, by norms of their own. */
@@ -370,7 +372,7 @@ void build_layer(struct build *b)
         build_unknown(b);
         return;
     }
-    x = build_value_of(b, "x", c->hidden);
+    x = build_value_between(b, "x", c->hidden);
     if (build_tensor(b, SLOT_CROSS_Q))
         encoded = build_carried(b, CARRIED_ENCODED, "encoded",
                                 build_mul3(b, b->micro, b->source, c->hidden));
@@ -393,7 +395,9 @@ void build_layer(struct build *b)
     raw = in;
     if (pre)
         in = build_norm_if(b, "norm2", SLOT_NORM2, in);
+    in = build_enter(b, "mlp_in", c->hidden, in);
     y = c->n_experts ? build_moe(b, in, raw) : own_mlp(b, in, b->tokens, 1);
+    y = build_leave(b, "mlp_out", c->hidden, y);
     y = build_norm_if(b, "norm2_post", SLOT_NORM2_POST, y);
     x = build_residual(b, "add2", "y", x, y);
     if (!pre)

@@ -7,17 +7,20 @@ static const struct framework_row fsdp2 = {
     .eager_loss = true,
     .flat_copies = true,
     .broadcasts = true,
+    .vocab_multiple = 1,
     .compiled = FRAMEWORK_FSDP2_COMPILED,
 };
 
 static const struct framework_row fsdp2_compiled = {
     .flat_copies = true,
     .broadcasts = true,
+    .vocab_multiple = 1,
     .compiled = FRAMEWORK_N,
 };
 
 static const struct framework_row megatron = {
     .selective = SELECTIVE_BUT_ATTENTION,
+    .vocab_multiple = 128,
     .compiled = FRAMEWORK_N,
 };
 
@@ -26,6 +29,7 @@ static const struct framework_row megatron_deepspeed = {
     .unfused_attention = true,
     .reduces_after = true,
     .selective = SELECTIVE_BUT_ATTENTION,
+    .vocab_multiple = 128,
     .compiled = FRAMEWORK_N,
 };
 
@@ -35,6 +39,7 @@ static const struct framework_row deepspeed = {
     .eager_loss = true,
     .pieces = true,
     .waits = true,
+    .vocab_multiple = 1,
     .compiled = FRAMEWORK_N,
 };
 

@@ -35,6 +35,9 @@ struct framework_row {
      * buffer. */
     bool pieces;
     bool waits; /* the host waits for every collective, so that nothing runs beside one */
+    /* Under tensor parallelism the vocabulary is padded to a multiple of so many a rank
+     * (Megatron-LM, --make-vocab-size-divisible-by). */
+    uint32_t vocab_multiple;
     enum selective selective;
     enum framework
         compiled; /* the same framework with compiled layers; FRAMEWORK_N: there is none */

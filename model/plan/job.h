@@ -83,6 +83,7 @@ struct job {
     const char *mesh;                /* NULL: from the layout */
     uint32_t shard_group;            /* 0: from the layout */
     uint32_t tp, pp, ep;
+    bool sequence_parallel; /* tensor-parallel ranks share the tokens between products */
     enum framework framework;
     enum attention attention;
     enum loss loss;
@@ -104,7 +105,11 @@ struct job {
 /* What a rank takes at once. */
 static inline struct graph_batch job_batch(const struct job *j)
 {
-    return (struct graph_batch){j->micro_batch, j->seq_len, j->target_len};
+    return (struct graph_batch){.micro_batch = j->micro_batch,
+                                .seq_len = j->seq_len,
+                                .target_len = j->target_len,
+                                .tp = j->tp,
+                                .sequence_parallel = j->sequence_parallel};
 }
 
 /* Is attention unfused: as asked, else by the framework's row, and in every framework where scores

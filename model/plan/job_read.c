@@ -4,6 +4,7 @@
 
 #include "model/plan/frameworks.h"
 #include "model/plan/precision.h"
+#include "model/tensors/slice.h"
 
 #include <string.h>
 
@@ -37,6 +38,21 @@ int job_read_seq_len(const struct job_reading *r, const struct job_option *o, st
                        (unsigned long long)m->max_seq_len);
     j->seq_len = m->max_seq_len;
     return 0;
+}
+
+/* The model is cut here once to see whether it can be. */
+int job_read_tp(const struct job_reading *r, const struct job_option *o, struct job *j,
+                struct err *e)
+{
+    struct model sliced;
+    struct arena a;
+    int status;
+
+    j->tp = (uint32_t)opts_get(r->opts, o->opt.name)->u64;
+    arena_init(&a);
+    status = model_slice(r->model, j->tp, 1, &a, &sliced, e);
+    arena_release(&a);
+    return status ? err_prefix(e, "%s %u", opts_said(r->opts, o->opt.name).s, j->tp) : 0;
 }
 
 int job_read_target_len(const struct job_reading *r, const struct job_option *o, struct job *j,

@@ -18,6 +18,7 @@
     X(adamw)                                                                                       \
     X(attention)                                                                                   \
     X(head)                                                                                        \
+    X(tensor_parallel)                                                                             \
     X(sync_last)                                                                                   \
     X(several_ranks)                                                                               \
     X(refresh)
@@ -48,6 +49,7 @@ void job_seen_shard_group(const struct plan *p, cJSON *to, const char *key);
 
 #define JOB_READERS(X)                                                                             \
     X(with_size) /* nothing: it depends on size and layout, and cli/setup.c resolves it */         \
+    X(tp)                                                                                          \
     X(seq_len)                                                                                     \
     X(target_len)                                                                                  \
     X(param_dtype)                                                                                 \

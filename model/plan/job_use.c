@@ -107,6 +107,11 @@ struct job_text job_use_several_ranks(const struct job_use *u)
     return u->one_rank ? because("one GPU has nothing to reduce") : used;
 }
 
+struct job_text job_use_tensor_parallel(const struct job_use *u)
+{
+    return u->job->tp > 1 ? used : because("one GPU has each layer's products (--tp 1)");
+}
+
 struct job_text job_use_refresh(const struct job_use *u)
 {
     return u->refreshes ? used
@@ -157,8 +162,15 @@ static int one(uint32_t degree, const char *what, struct err *e)
 
 int job_check_tp(const struct job *j, const struct cluster *c, struct err *e)
 {
-    (void)c;
-    return one(j->tp, "tensor", e);
+    uint32_t node = cluster_nvlink_gpus(c), below = j->tp;
+
+    while (node % below)
+        below--;
+    return node % j->tp
+               ? err_set(e, ERR_INVALID,
+                         "%u GPUs do not divide the %u that NVLink joins; nearest below: %u", j->tp,
+                         node, below)
+               : 0;
 }
 
 int job_check_pp(const struct job *j, const struct cluster *c, struct err *e)
@@ -199,10 +211,10 @@ const struct job_option *job_not_run(const struct job *j)
 
 /* ---- what a job comes to ---- */
 
-/* As Megatron does, the default bucket grows with the ranks: a ring's latency does too. */
+/* As Megatron does, the default bucket grows with the data ranks: a ring's latency does too. */
 uint64_t job_default_bucket(const struct job *j)
 {
-    return num_max(UINT64_C(64) << 20, (uint64_t)j->gpus << 20);
+    return num_max(UINT64_C(64) << 20, (uint64_t)(j->gpus / j->tp) << 20);
 }
 
 uint64_t job_written_gather(const struct plan *p)
@@ -244,7 +256,7 @@ void job_seen_grad_sync(const struct plan *p, cJSON *to, const char *key)
 
 void job_seen_shard_group(const struct plan *p, cJSON *to, const char *key)
 {
-    if (p->job.shard_group == 0 || p->job.shard_group == p->job.gpus)
+    if (p->job.shard_group == 0 || p->job.shard_group == p->job.gpus / p->job.tp)
         json_add_str(to, key, "all");
     else
         json_add_u64(to, key, p->job.shard_group);

@@ -63,27 +63,30 @@ static void set_axis(struct mesh *m, enum axis a, uint32_t in, uint32_t in_strid
     m->axis[a] = (struct mesh_axis){{in, nodes}, {in_stride, node_stride}};
 }
 
-void mesh_neighbours(struct mesh *m, uint32_t world, enum axis of, uint32_t n)
+void mesh_neighbours(struct mesh *m, uint32_t world, uint32_t tp, enum axis of, uint32_t n)
 {
     m->world = world;
     for (int a = 0; a < AXIS_N; a++)
         set_axis(m, (enum axis)a, 1, 1, 1, 1);
-    set_axis(m, of, n, 1, 1, 1);
-    set_axis(m, AXIS_D3, world / n, n, 1, 1);
+    set_axis(m, AXIS_TP, tp, 1, 1, 1);
+    set_axis(m, of, n, tp, 1, 1);
+    set_axis(m, AXIS_D3, world / (n * tp), n * tp, 1, 1);
 }
 
-int mesh_nested(struct mesh *m, uint32_t world, uint32_t gpus_per_node, const struct factor cut[3],
-                struct err *e)
+int mesh_nested(struct mesh *m, uint32_t world, uint32_t tp, uint32_t gpus_per_node,
+                const struct factor cut[3], struct err *e)
 {
-    uint32_t node = (uint32_t)num_min(world, gpus_per_node), nodes = world / node;
+    uint32_t gpus = (uint32_t)num_min(world, gpus_per_node), nodes = world / gpus;
+    uint32_t node = gpus / tp; /* data ranks */
     struct factor inner = {1, 1}, outer;
 
-    if (world % node)
+    if (world % gpus)
         return err_set(e, ERR_INVALID,
                        "%" PRIu32 " ranks do not fill nodes of %" PRIu32
                        "; factors need whole nodes",
-                       world, node);
+                       world, gpus);
     m->world = world;
+    set_axis(m, AXIS_TP, tp, 1, 1, 1);
     for (int k = 0; k <= 3; k++) {
         outer = k < 3 ? cut[k] : (struct factor){node, nodes};
         if (!outer.in_node || !outer.nodes || outer.in_node % inner.in_node ||
@@ -99,8 +102,8 @@ int mesh_nested(struct mesh *m, uint32_t world, uint32_t gpus_per_node, const st
                            " GPUs in a node and %" PRIu32 " nodes",
                            inner.in_node, inner.nodes, node, nodes);
         }
-        set_axis(m, (enum axis)k, outer.in_node / inner.in_node, inner.in_node,
-                 outer.nodes / inner.nodes, node * inner.nodes);
+        set_axis(m, (enum axis)k, outer.in_node / inner.in_node, inner.in_node * tp,
+                 outer.nodes / inner.nodes, gpus * inner.nodes);
         inner = outer;
     }
     return 0;
@@ -150,8 +153,8 @@ uint32_t mesh_distinct(const struct mesh *m)
 {
     uint32_t last = 0;
 
-    for (int a = 0; a < AXIS_D3; a++)
-        for (int k = 0; k < 2; k++)
+    for (int a = 0; a < AXIS_N; a++)
+        for (int k = 0; k < 2 && a != AXIS_D3; k++)
             last += (m->axis[a].size[k] - 1) * m->axis[a].stride[k];
     return last + 1;
 }

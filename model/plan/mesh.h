@@ -1,7 +1,8 @@
 /* model/plan/mesh.h - the ranks as a mesh: which ranks share one copy of parameters, gradients and
  * optimizer states.
  *
- * A rank is a tuple of coordinates, one an axis. The data axes are nested, inner to outer:
+ * A rank is a tuple of coordinates, one an axis. Tensor-parallel ranks are neighbours, inside a node; each sees a model of its own
+ * (model/tensors/slice.h), which the data axes cut further. The data axes are nested, inner to outer:
  * parameters are cut over d0, gradients over d0 d1, states over d0 d1 d2, and d3 numbers the
  * replicas. An axis has a part inside a node and a part over nodes, because d1 may lie inside the
  * nodes that d0 leaves room in, and over nodes at the same time. A set of axes names a family of
@@ -18,7 +19,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-enum axis { AXIS_D0, AXIS_D1, AXIS_D2, AXIS_D3, AXIS_N };
+enum axis { AXIS_D0, AXIS_D1, AXIS_D2, AXIS_D3, AXIS_TP, AXIS_N };
 typedef uint32_t axis_set; /* a set: 1u << enum axis */
 #define AXES(a) (1u << (a))
 
@@ -41,13 +42,13 @@ struct mesh {
     struct mesh_axis axis[AXIS_N];
 };
 
-/* Groups of n neighbours on axis `of`, replicas on d3. n divides the world. */
-void mesh_neighbours(struct mesh *m, uint32_t world, enum axis of, uint32_t n);
+/* Groups of n data ranks in a row on axis `of`, replicas on d3; a data rank is tp neighbours. n x tp divides the world. */
+void mesh_neighbours(struct mesh *m, uint32_t world, uint32_t tp, enum axis of, uint32_t n);
 /* Parameters, gradients and states cut by `cut`, each factor within the next. ERR_INVALID names the
  * rule that is broken: a factor that the next or the machine is no multiple of, or ranks that do
- * not fill their nodes. */
-int mesh_nested(struct mesh *m, uint32_t world, uint32_t gpus_per_node, const struct factor cut[3],
-                struct err *e);
+ * not fill their nodes. Factors count data ranks. */
+int mesh_nested(struct mesh *m, uint32_t world, uint32_t tp, uint32_t gpus_per_node,
+                const struct factor cut[3], struct err *e);
 
 /* Reads "p=AxB,g=AxB,os=AxB", each once at most and in any order; `said` tells which are there, the
  * others are left as they are. ERR_INVALID. */

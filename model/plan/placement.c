@@ -181,12 +181,18 @@ static axis_set cut_axes(const struct mesh *m, axis_set over)
 
 _Static_assert(COMPONENT_N == 3, "each component has axes of its own");
 
+struct factor placement_factor(const struct plan *p, uint32_t n)
+{
+    uint32_t node = p->cluster.gpus_per_node / p->job.tp;
+
+    return (struct factor){(uint32_t)num_min(n, node), (uint32_t)num_ceil_div(n, node)};
+}
+
 int placement_set_mesh(struct plan *p, struct err *e)
 {
     static const enum axis first[COMPONENT_N] = {AXIS_D0, AXIS_D1, AXIS_D2};
-    uint32_t group = p->job.shard_group ? p->job.shard_group : p->world;
-    struct factor all = {(uint32_t)num_min(group, p->cluster.gpus_per_node),
-                         (uint32_t)num_ceil_div(group, p->cluster.gpus_per_node)};
+    uint32_t tp = p->job.tp, group = p->job.shard_group ? p->job.shard_group : plan_data_ranks(p);
+    struct factor all = placement_factor(p, group);
     int cut = COMPONENT_N; /* the first component that is cut over the shard group */
     bool nested = false;
 
@@ -198,10 +204,10 @@ int placement_set_mesh(struct plan *p, struct err *e)
         else
             nested |= factor_ranks(*f) != 1;
     }
-    if (nested && mesh_nested(&p->mesh, p->world, p->cluster.gpus_per_node, p->factor, e))
+    if (nested && mesh_nested(&p->mesh, p->world, tp, p->cluster.gpus_per_node, p->factor, e))
         return -1;
     if (!nested)
-        mesh_neighbours(&p->mesh, p->world, cut < COMPONENT_N ? first[cut] : AXIS_D2,
+        mesh_neighbours(&p->mesh, p->world, tp, cut < COMPONENT_N ? first[cut] : AXIS_D2,
                         cut < COMPONENT_N ? group : 1);
     p->over[PARAM] = cut_axes(&p->mesh, AXES(AXIS_D0));
     p->over[GRAD] = cut_axes(&p->mesh, AXES(AXIS_D0) | AXES(AXIS_D1));

@@ -46,6 +46,8 @@ void placement_runs(const struct plan *p, uint32_t tensor, enum component c,
 void placement_flat_runs(const struct plan *p, uint64_t from, uint64_t to, enum component c,
                          void (*fn)(void *ctx, const struct placement_run *run), void *ctx);
 
+/* The factor of n data ranks in a row: a node's, or whole nodes. */
+struct factor placement_factor(const struct plan *p, uint32_t n);
 /* Sets the plan's mesh from its factors, its shard group and its world: nested factors, or the
  * shard group where a component is cut. ERR_INVALID: factors that do not nest. */
 int placement_set_mesh(struct plan *p, struct err *e);

@@ -1,6 +1,9 @@
 /* What follows from a plan that is complete. */
 #include "model/plan/plan.h"
 
+#include "model/plan/frameworks.h"
+#include "model/tensors/slice.h"
+
 #include "model/plan/optimizers.h"
 #include "model/plan/placement.h"
 #include "model/plan/plan_json.h"
@@ -59,4 +62,28 @@ bool plan_sends_updates(const struct plan *p)
 {
     return p->strategy == STRATEGY_OWNER && placement_parts(p, PARAM) == 1 &&
            placement_parts(p, STATE) > 1;
+}
+
+int plan_slice(struct plan *plan, struct arena *a, struct err *e)
+{
+    uint32_t tp = plan->job.tp;
+    struct model *whole;
+
+    if (tp == 1 || plan->whole)
+        return 0;
+    if (plan->world % tp || plan->cluster.gpus_per_node % tp)
+        return err_set(e, ERR_INVALID,
+                       "--tp %u does not divide the %u GPUs of the job, or the %u of a node", tp,
+                       plan->world, plan->cluster.gpus_per_node);
+    if (plan->job.sequence_parallel && plan->job.seq_len % tp)
+        return err_set(e, ERR_INVALID,
+                       "--sp shares sequences of %llu tokens, which --tp %u does not divide",
+                       (unsigned long long)plan->job.seq_len, tp);
+    whole = ARENA_NEW(a, struct model, 1);
+    *whole = plan->model;
+    plan->whole = whole;
+    return model_slice(whole, tp, framework_row(plan->job.framework)->vocab_multiple, a,
+                       &plan->model, e)
+               ? err_prefix(e, "--tp %u", tp)
+               : 0;
 }

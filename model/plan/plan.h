@@ -42,7 +42,8 @@ enum strategy { STRATEGIES(STRATEGY_ENUM) STRATEGY_N };
 #undef STRATEGY_ENUM
 
 struct plan {
-    struct model model;
+    struct model model;        /* as a tensor-parallel rank sees it; layouts cut it further */
+    const struct model *whole; /* as published; NULL: as `model` */
     struct cluster cluster;
     struct job job;
     const char *layout;      /* base name: "zero3" */
@@ -64,6 +65,22 @@ struct plan {
         *load_bytes; /* [world]; bytes: parameters, gradients, states, master resident on the rank */
     double solve_ms; /* for the summary only, not in the file */
 };
+
+/* The model as published. */
+static inline const struct model *plan_whole(const struct plan *p)
+{
+    return p->whole ? p->whole : &p->model;
+}
+
+/* Makes `model` what a tensor-parallel rank sees of it, once; the world and the job are set. ERR_INVALID: a degree that does not divide
+ * the ranks, a node's GPUs, heads or widths, or the tokens of sequence parallelism; ERR_UNSUPPORTED: layers that are not cut. */
+int plan_slice(struct plan *p, struct arena *a, struct err *e);
+
+/* Ranks that take different sequences: of tensor-parallel ranks one. */
+static inline uint32_t plan_data_ranks(const struct plan *p)
+{
+    return p->world / p->job.tp;
+}
 
 /* Do owners' updates travel as the framework sends them? Known is that only where each rank needs all of them after the step. */
 bool plan_gathers_as_framework(const struct plan *p);

@@ -264,8 +264,8 @@ static void add_tensor(cJSON *list, const struct plan *p, uint32_t i)
     else
         json_add_null(row, NULL);
     add_count(row, NULL, at->offset);
-    for (uint32_t d = 0; d < t->n_dims; d++)
-        add_count(row, NULL, t->shape[d]);
+    for (uint32_t d = 0; d < t->n_dims; d++) /* of the published tensor */
+        add_count(row, NULL, plan_whole(p)->tensors[i].shape[d]);
 }
 
 static void add_loads(cJSON *to, const struct plan *p)
@@ -304,7 +304,7 @@ cJSON *plan_to_json(const struct plan *p)
     add_loads(o, p);
     plan_add_job(o, p);
     json_add_tree(o, "cluster", cluster_to_json(&p->cluster));
-    add_model(o, &p->model);
+    add_model(o, plan_whole(p));
     if (plan_flat_slice(p))
         add_count(o, "flat_slice", plan_flat_slice(p));
     else

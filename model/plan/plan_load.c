@@ -113,6 +113,11 @@ static int read_head(const struct json_at *top, struct err *e)
                : 0;
 }
 
+static int slice(struct plan *p, const struct json_at *top, const struct plan_reader *r)
+{
+    return plan_slice(p, r->a, r->e) ? err_prefix(r->e, "'%s'", top->file) : 0;
+}
+
 static int read_plan(struct plan_reader *r, const struct json_at *top)
 {
     struct plan *p = r->p;
@@ -126,7 +131,8 @@ static int read_plan(struct plan_reader *r, const struct json_at *top)
         return err_prefix(r->e, "'%s'", top->file);
     p->world = p->job.gpus;
     if (!plan_check_columns(r, top) && !plan_read_layout(r, top) && !plan_read_model(r, top, &t) &&
-        !plan_check_offsets(r, &t) && !plan_check_units(r, &t) && !plan_read_loads(r, top))
+        !slice(p, top, r) && !plan_check_rows(r, &t) && !plan_check_offsets(r, &t) &&
+        !plan_check_units(r, &t) && !plan_read_loads(r, top))
         status = 0;
     mem_free(t.classes);
     if (status)

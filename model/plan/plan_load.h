@@ -55,6 +55,7 @@ int plan_read_job(struct plan_reader *r, const struct json_at *top);
 /* Before the model: layout, strategy, world, mesh. */
 int plan_read_layout(struct plan_reader *r, const struct json_at *top);
 /* After it: offsets of tensors and segments of units are what placement says. */
+int plan_check_rows(const struct plan_reader *r, const struct plan_tables *t);
 int plan_check_offsets(const struct plan_reader *r, const struct plan_tables *t);
 int plan_check_units(const struct plan_reader *r, const struct plan_tables *t);
 int plan_read_loads(struct plan_reader *r, const struct json_at *top);

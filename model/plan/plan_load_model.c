@@ -196,6 +196,17 @@ static int check_row(const struct plan_reader *r, const struct json_at *at,
     return 0;
 }
 
+int plan_check_rows(const struct plan_reader *r, const struct plan_tables *t)
+{
+    struct tensor_row x;
+    struct json_at row;
+
+    for (bool ok = json_first(&t->tensors, &row); ok; ok = json_next(&row))
+        if (read_row(&row, &x, r->e) || check_row(r, &row, &x, (uint32_t)row.index))
+            return -1;
+    return 0;
+}
+
 static int read_tensors(struct plan_reader *r, struct plan_tables *t, struct model_builder *b)
 {
     struct json_at row = {0}, unit;
@@ -272,8 +283,7 @@ static int check_dimensions(struct plan_reader *r, const struct json_at *model)
 static int check_model(struct plan_reader *r, const struct json_at *model, struct plan_tables *t)
 {
     const struct model *m = &r->p->model;
-    struct json_at row, unit;
-    struct tensor_row x;
+    struct json_at unit;
 
     if (m->n_classes != t->n_classes)
         return json_err(model, ERR_INVALID, r->e,
@@ -296,9 +306,6 @@ static int check_model(struct plan_reader *r, const struct json_at *model, struc
                         r->p->job.target_len);
     if (m->tied && (m->n_units < 2 || m->classes[m->units[0].class_id].kind != UNIT_EMBED))
         return json_err(model, ERR_INVALID, r->e, "is tied, but its first unit is no embedding");
-    for (bool ok = json_first(&t->tensors, &row); ok; ok = json_next(&row))
-        if (read_row(&row, &x, r->e) || check_row(r, &row, &x, (uint32_t)row.index))
-            return -1;
     return check_dimensions(r, model) ||
                    plan_check_slots(m, r->p->job.seq_len, model->file, r->e) ||
                    plan_expect(model, "total_params", m->total_params, r->e) ||

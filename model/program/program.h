@@ -262,6 +262,7 @@ enum traffic_class {
     TRAFFIC_GATHER,    /* parameters for forward and backward */
     TRAFFIC_REDUCE,    /* gradients */
     TRAFFIC_REFRESH,   /* updated parameters after the step */
+    TRAFFIC_TENSOR,    /* what tensor-parallel ranks exchange between kernels */
     TRAFFIC_OPTIMIZER, /* what the matrix optimizer rebuilds matrices from, and their updates */
     TRAFFIC_N
 };

@@ -99,6 +99,7 @@ static const struct base bases[] = {
      "owner",
      {{"gpus", "8"}, {"cluster", "dgx-h100"}}},
     {"t5-11b", "owner", {{"gpus", "8"}, {"seq-len", "64"}}},
+    {with_head, "zero1", {{"gpus", "8"}, {"seq-len", "32"}, {"tp", "2"}}},
 };
 enum { N_BASES = sizeof(bases) / sizeof(bases[0]) };
 
@@ -119,7 +120,7 @@ static inline struct base without(const struct base *b, const char *name)
 /* Options that have one value in this version, and those that are parts of a plan file by other names. */
 static inline bool one_value(const char *name)
 {
-    static const char *const names[] = {"tp", "pp", "ep", "mesh"};
+    static const char *const names[] = {"pp", "ep", "mesh"};
 
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
         if (!strcmp(names[i], name))

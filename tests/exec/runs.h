@@ -183,7 +183,7 @@ static struct layout_reference reference(const struct setting *s, struct mesh *m
 
     if (s->job.mesh) {
         MUST(!mesh_parse(s->job.mesh, f, said, &e) &&
-                 !mesh_nested(mesh, s->world, plans_node(s->world, RUN_NODE), f, &e),
+                 !mesh_nested(mesh, s->world, 1, plans_node(s->world, RUN_NODE), f, &e),
              "%s: %s", s->job.mesh, e.msg);
         level[0] |= AXES(AXIS_D1);
         level[1] = AXES(AXIS_D2);
@@ -194,7 +194,7 @@ static struct layout_reference reference(const struct setting *s, struct mesh *m
         ref.every_micro = factor_ranks(f[1]) > 1 && s->job.grad_accum > 1 &&
                           !(s->job.sync_last && factor_ranks(f[0]) > 1);
     } else {
-        mesh_neighbours(mesh, s->world, AXIS_D0, groups);
+        mesh_neighbours(mesh, s->world, 1, AXIS_D0, groups);
     }
     for (int i = 0; i < 3; i++)
         if (mesh_size(mesh, level[i]) > 1 && !(s->at_once && ref.n_levels))

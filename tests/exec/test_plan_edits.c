@@ -49,9 +49,10 @@ static bool is_short(const struct plan *p)
     if (p->world > MOST_RANKS || p->job.grad_accum > 4 || p->job.ns_steps > 20)
         return false;
     for (uint32_t u = 0; u < p->model.n_units; u++) {
-        if (graph_build(&p->model, p->model.units[u].class_id,
-                        &(struct graph_batch){p->job.micro_batch, p->job.seq_len, 0},
-                        p->job.param_dtype, &g, &e))
+        if (graph_build(
+                &p->model, p->model.units[u].class_id,
+                &(struct graph_batch){.micro_batch = p->job.micro_batch, .seq_len = p->job.seq_len},
+                p->job.param_dtype, &g, &e))
             return false;
         sum += g.forward_flops;
     }

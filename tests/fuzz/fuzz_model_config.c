@@ -46,7 +46,8 @@ static void check(const struct model *m)
     if (graph_trains(m, 16, &e))
         BUG_ON(e.code != ERR_UNSUPPORTED);
     for (uint32_t c = 0; c < m->n_classes; c++) {
-        if (graph_build(m, c, &(struct graph_batch){1, 16, 0}, DTYPE_BF16, &g, &e)) {
+        if (graph_build(m, c, &(struct graph_batch){.micro_batch = 1, .seq_len = 16}, DTYPE_BF16,
+                        &g, &e)) {
             BUG_ON(e.code != ERR_OVERFLOW);
             continue;
         }

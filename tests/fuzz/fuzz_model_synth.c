@@ -34,7 +34,8 @@ static void check(const struct model *m)
     BUG_ON(m->matrix_params + m->tail_params != m->total_params);
     BUG_ON(m->n_layers == 0 || m->n_units < m->n_layers);
     for (uint32_t c = 0; c < m->n_classes; c++) {
-        if (graph_build(m, c, &(struct graph_batch){1, 16, 0}, DTYPE_BF16, &g, &e)) {
+        if (graph_build(m, c, &(struct graph_batch){.micro_batch = 1, .seq_len = 16}, DTYPE_BF16,
+                        &g, &e)) {
             BUG_ON(e.code != ERR_OVERFLOW);
             continue;
         }

@@ -60,10 +60,12 @@ START_TEST(plan_files_keep_every_familys_classes)
         for (uint32_t c = 0; c < plan.model.n_classes; c++) {
             struct unit_graph x, y;
 
-            MUST(graph_build(&plan.model, c, &(struct graph_batch){1, 4096, 0}, DTYPE_BF16, &x,
-                             &e) == 0 &&
-                     graph_build(&back.model, c, &(struct graph_batch){1, 4096, 0}, DTYPE_BF16, &y,
-                                 &e) == 0,
+            MUST(graph_build(&plan.model, c,
+                             &(struct graph_batch){.micro_batch = 1, .seq_len = 4096}, DTYPE_BF16,
+                             &x, &e) == 0 &&
+                     graph_build(&back.model, c,
+                                 &(struct graph_batch){.micro_batch = 1, .seq_len = 4096},
+                                 DTYPE_BF16, &y, &e) == 0,
                  "%s", e.msg);
             MUST(x.n_ops == y.n_ops && x.forward_flops == y.forward_flops &&
                      x.backward_flops == y.backward_flops,

@@ -105,7 +105,8 @@ static inline uint64_t flops(const char *class_name, enum kernel kernel, uint64_
 {
     uint64_t sum = 0;
 
-    MUST(graph_build(&m, class_named(class_name), &(struct graph_batch){1, seq, 0}, DTYPE_BF16, &g,
+    MUST(graph_build(&m, class_named(class_name),
+                     &(struct graph_batch){.micro_batch = 1, .seq_len = seq}, DTYPE_BF16, &g,
                      &e) == 0,
          "%s", e.msg);
     for (uint32_t i = 0; i < g.n_ops; i++)

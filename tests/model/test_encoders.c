@@ -28,7 +28,7 @@ static void family(const char *name)
 
 static void build(const char *class_name, uint64_t micro, uint64_t seq, uint64_t target)
 {
-    const struct graph_batch n = {micro, seq, target};
+    const struct graph_batch n = {.micro_batch = micro, .seq_len = seq, .target_len = target};
 
     for (uint32_t c = 0; c < m.n_classes; c++)
         if (!strcmp(m.classes[c].name, class_name)) {

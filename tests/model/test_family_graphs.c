@@ -37,7 +37,8 @@ static void check_unit(const struct unit *u)
     uint64_t tokens = 4096, gemm = 0, once = 0;
     uint32_t *used = MEM_NEW(uint32_t, u->n);
 
-    MUST(graph_build(&m, u->class_id, &(struct graph_batch){2, tokens / 2, 0}, DTYPE_BF16, &g,
+    MUST(graph_build(&m, u->class_id,
+                     &(struct graph_batch){.micro_batch = 2, .seq_len = tokens / 2}, DTYPE_BF16, &g,
                      &e) == 0,
          "%s", e.msg);
     for (uint32_t i = 0; i < g.n_ops; i++) {
@@ -179,7 +180,8 @@ START_TEST(blocks_have_their_familys_order)
 {
     /* GPT-J: attention and MLP read one norm; the input meets both sums */
     family("gpt-j-6b");
-    MUST(graph_build(&m, class_named("layer"), &(struct graph_batch){1, 64, 0}, DTYPE_BF16, &g,
+    MUST(graph_build(&m, class_named("layer"),
+                     &(struct graph_batch){.micro_batch = 1, .seq_len = 64}, DTYPE_BF16, &g,
                      &e) == 0,
          "%s", e.msg);
     ck_assert_uint_eq(g.ops[op_index("up")].in[0], g.ops[op_index("q")].in[0]);
@@ -188,7 +190,8 @@ START_TEST(blocks_have_their_familys_order)
     arena_release(&a);
     /* GPT-NeoX: two norms of the same input */
     family("gpt-neox-20b");
-    MUST(graph_build(&m, class_named("layer"), &(struct graph_batch){1, 64, 0}, DTYPE_BF16, &g,
+    MUST(graph_build(&m, class_named("layer"),
+                     &(struct graph_batch){.micro_batch = 1, .seq_len = 64}, DTYPE_BF16, &g,
                      &e) == 0,
          "%s", e.msg);
     ck_assert_uint_eq(g.ops[op_index("norm2")].in[0], 0);
@@ -196,7 +199,8 @@ START_TEST(blocks_have_their_familys_order)
     arena_release(&a);
     /* OLMo 2: the mixer reads the input as it is, its output is normed before it is added */
     family("olmo-2-7b");
-    MUST(graph_build(&m, class_named("layer"), &(struct graph_batch){1, 64, 0}, DTYPE_BF16, &g,
+    MUST(graph_build(&m, class_named("layer"),
+                     &(struct graph_batch){.micro_batch = 1, .seq_len = 64}, DTYPE_BF16, &g,
                      &e) == 0,
          "%s", e.msg);
     ck_assert_uint_eq(g.ops[op_index("q")].in[0], 0);
@@ -205,7 +209,8 @@ START_TEST(blocks_have_their_familys_order)
     arena_release(&a);
     /* OPT-350m: norms behind the additions, the last one makes the output */
     family("opt-350m");
-    MUST(graph_build(&m, class_named("layer"), &(struct graph_batch){1, 64, 0}, DTYPE_BF16, &g,
+    MUST(graph_build(&m, class_named("layer"),
+                     &(struct graph_batch){.micro_batch = 1, .seq_len = 64}, DTYPE_BF16, &g,
                      &e) == 0,
          "%s", e.msg);
     ck_assert_uint_eq(g.ops[op_index("norm1")].in[0], g.ops[op_index("add1")].out);
@@ -213,7 +218,8 @@ START_TEST(blocks_have_their_familys_order)
     arena_release(&a);
     /* DeepSeek: the shared expert's output joins the routed ones' */
     family("deepseek-v3");
-    MUST(graph_build(&m, class_named("moe-layer"), &(struct graph_batch){1, 64, 0}, DTYPE_BF16, &g,
+    MUST(graph_build(&m, class_named("moe-layer"),
+                     &(struct graph_batch){.micro_batch = 1, .seq_len = 64}, DTYPE_BF16, &g,
                      &e) == 0,
          "%s", e.msg);
     ck_assert_uint_eq(g.ops[op_index("shared_gate")].in[0], g.ops[op_index("router")].in[0]);

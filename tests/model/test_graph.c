@@ -18,9 +18,10 @@ static void load(const char *what)
 
 static void build(uint32_t class_id, uint64_t micro, uint64_t seq)
 {
-    ck_assert_msg(
-        graph_build(&m, class_id, &(struct graph_batch){micro, seq, 0}, DTYPE_BF16, &g, &e) == 0,
-        "%s", e.msg);
+    ck_assert_msg(graph_build(&m, class_id,
+                              &(struct graph_batch){.micro_batch = micro, .seq_len = seq},
+                              DTYPE_BF16, &g, &e) == 0,
+                  "%s", e.msg);
 }
 
 static uint32_t class_named(const char *name)
@@ -280,9 +281,11 @@ END_TEST
 START_TEST(a_product_beyond_2_63_is_refused)
 {
     load("llama-3.1-405b");
-    ck_assert_int_eq(graph_build(&m, class_named("layer"),
-                                 &(struct graph_batch){1u << 20, 1u << 30, 0}, DTYPE_BF16, &g, &e),
-                     -1);
+    ck_assert_int_eq(
+        graph_build(&m, class_named("layer"),
+                    &(struct graph_batch){.micro_batch = 1u << 20, .seq_len = 1u << 30}, DTYPE_BF16,
+                    &g, &e),
+        -1);
     ck_assert_int_eq(e.code, ERR_OVERFLOW);
     ck_assert_ptr_nonnull(strstr(e.msg, "--seq-len"));
     arena_release(&a);

@@ -27,6 +27,7 @@ static void make(struct plan *p, enum place_rule rule, uint32_t world, uint32_t 
     ck_assert(model_builder_finish(&b, &e) == 0);
     model_builder_release(&b);
     p->world = world;
+    p->job.tp = 1;
     p->cluster.gpus_per_node = node;
     memcpy(p->factor, f, sizeof(p->factor));
     p->place = ARENA_NEW(&arena, struct placement, n);
@@ -266,7 +267,7 @@ START_TEST(factors_that_do_not_nest_are_refused_by_the_rule_they_break)
         struct mesh m;
         struct err e = {0};
 
-        ck_assert_int_eq(mesh_nested(&m, bad[i].world, 4, bad[i].f, &e), -1);
+        ck_assert_int_eq(mesh_nested(&m, bad[i].world, 1, 4, bad[i].f, &e), -1);
         ck_assert_msg(strstr(e.msg, bad[i].says), "%s", e.msg);
     }
 }

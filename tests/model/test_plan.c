@@ -394,7 +394,7 @@ static const struct {
     {"ddp", "\"loads\"", "\"optimal\": true", "\"optimal\": false", "loads.optimal is false"},
     {"owner", "\"loads\"", "\"over_capacity\": false", "\"over_capacity\": true",
      "loads.over_capacity is true"},
-    {"owner", "\"job\"", "\"tp\": 1", "\"tp\": 2", "job has tp 2, but tensor parallelism"},
+    {"owner", "\"job\"", "\"tp\": 1", "\"tp\": 3", "job has tp 3, but 3 GPUs do not divide the"},
     {"owner", "\"job\"", "\"pp\": 1", "\"pp\": 2", "job has pp 2"},
     {"owner", "\"job\"", "\"ep\": 1", "\"ep\": 2", "job has ep 2"},
     {"owner", "\"job\"", "\"fsdp2\"", "\"megatrn\"", "megatrn"},

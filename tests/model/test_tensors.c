@@ -133,7 +133,8 @@ static uint64_t flops(const struct model *of, enum kernel kernel)
     uint64_t sum = 0;
 
     for (uint32_t u = 0; u < of->n_units; u++) {
-        MUST(graph_build(of, of->units[u].class_id, &(struct graph_batch){1, 64, 0}, DTYPE_BF16, &g,
+        MUST(graph_build(of, of->units[u].class_id,
+                         &(struct graph_batch){.micro_batch = 1, .seq_len = 64}, DTYPE_BF16, &g,
                          &e) == 0,
              "%s", e.msg);
         for (uint32_t i = 0; i < g.n_ops; i++)
