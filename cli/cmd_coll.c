@@ -113,6 +113,7 @@ struct asked {
     uint32_t n_calls;
     const char *name;                  /* of the collective */
     uint32_t n_nodes;                  /* that the ranks are on */
+    enum band_basis basis;             /* of the row that least is known of */
     const struct coll_table *measured; /* or NULL */
 };
 
@@ -198,6 +199,9 @@ static int read_nccl(const struct opts *o, struct nccl_options *n, struct err *e
 
     if (version && nccl_version_parse(version, &n->version, e))
         return err_prefix(e, "--nccl");
+    if (version && (n->version < NCCL_OLDEST || n->version > NCCL_NEWEST))
+        return err_set(e, ERR_INVALID, "--nccl %s: the choices of NCCL 2.%d to 2.%d are known here",
+                       version, NCCL_OLDEST % 100, NCCL_NEWEST % 100);
     n->out_of_place = !opts_get(o, "in-place")->u64;
     n->one_process = opts_get(o, "one-process")->u64;
     for (size_t i = 0; i < algos->n_list; i++) {
@@ -384,14 +388,16 @@ static const char *algorithm(const struct asked *q, const struct call_time *t)
     return segments(q->calls[0].kind) ? coll_algo_name(t->algo) : nccl_algo_name(t->nccl.algo);
 }
 
-static void fill(struct table *t, const struct asked *q, uint64_t bytes, const struct call_time *x,
+static void fill(struct table *t, struct asked *q, uint64_t bytes, const struct call_time *x,
                  double measured_us, const char *distrust)
 {
     double us = (double)x->end_ps / 1e6, algbw = (double)bytes / us / 1e3;
     enum band_basis basis;
-    double band =
-        nccl_band(&q->cluster, q->calls[0].kind, bytes, q->calls[0].n_ranks, q->n_nodes, &basis);
+    double band = nccl_band(&q->cluster, q->calls[0].kind, bytes, q->calls[0].n_ranks, q->n_nodes,
+                            segments(q->calls[0].kind) ? NCCL_ALGO_N : x->nccl.algo, &basis);
 
+    if (basis > q->basis) /* the document's is its weakest row's */
+        q->basis = basis;
     table_row(t);
     table_set_u64(t, "bytes", bytes);
     table_set_double(t, "time_us", us);
@@ -472,10 +478,8 @@ static void say_measured(const struct asked *q, struct strbuf *out)
 static const char *basis_text(const struct asked *q)
 {
     const struct call *c = &q->calls[0];
-    enum band_basis basis;
 
-    nccl_band(&q->cluster, c->kind, 1 << 20, c->n_ranks, q->n_nodes, &basis);
-    switch (basis) {
+    switch (q->basis) {
     case BASIS_NONE:
         return "unvalidated: no measured table covers such a call on this fabric";
     case BASIS_UNCHECKED:
@@ -489,9 +493,11 @@ static const char *basis_text(const struct asked *q)
     }
     if (q->n_calls > 1 || c->piece_bytes || c->nccl.algos || c->nccl.protocols)
         return "of the tables of this fabric, which have no such run: a lower bound";
-    if (basis == BASIS_MEASURED)
+    if (q->basis == BASIS_MEASURED)
         return "validated by measured tables of this fabric";
-    return q->n_nodes > 1 ? "extrapolated from measured tables of fewer nodes of this fabric"
+    return q->n_nodes > 1 ? "extrapolated from measured tables of this fabric: of other nodes, "
+                            "GPUs of each or "
+                            "algorithms"
                           : "from measured tables of other numbers of GPUs of such a node";
 }
 

@@ -181,7 +181,8 @@ static double row_band(const struct coll_table *c, const struct coll_row *r)
     uint32_t nodes = cluster_by_domain(&c->cluster).n_nodes;
     enum band_basis basis;
 
-    return 100 * nccl_band(&c->cluster, c->call.kind, r->n_bytes, c->call.n_ranks, nodes, &basis);
+    return 100 * nccl_band(&c->cluster, c->call.kind, r->n_bytes, c->call.n_ranks, nodes,
+                           r->nccl.algo, &basis);
 }
 
 static void fill_sizes(struct table *t, const struct coll_table *c)

@@ -120,7 +120,8 @@ int nccl_version_parse(const char *text, uint32_t *out, struct err *e)
 
     if (sscanf(text, "%1u.%2u%n", &major, &minor, &n) != 2 || major != 2 ||
         (text[n] && text[n] != '.' && text[n] != '-' && text[n] != '+'))
-        return err_set(e, ERR_INVALID, "a version of NCCL '%.40s', expected one as 2.27 or 2.27.3",
+        return err_set(e, ERR_INVALID,
+                       "a version of NCCL '%.40s', expected one of NCCL 2, as 2.27 or 2.27.3",
                        text);
     *out = major * 100 + minor;
     return 0;

@@ -3,6 +3,7 @@
 #include "sim/nccl_tuning.h"
 
 #include <math.h>
+#include <string.h>
 
 /* What NCCL's tuning model believes of rings inside a node: start and step of LL128 and Simple, in seconds. Read off where
  * measured tables of 2 and 8 A100 change protocol; NCCL 2.30's own table has 14/8.4 us and 1.9/3.4 us, for one channel. */
@@ -289,6 +290,7 @@ static void p2p(const struct cluster *c, const struct nccl_call *call, struct nc
         out->nic_scale = 1 / or_1(v->net_rate);
     link_s = fmax(call->node_s * out->node_scale, call->nic_s * out->nic_scale);
     if (m <= ll_message(call) && v->ll_rate > 0) {
+        out->protocol = PROTOCOL_LL;
         busy = fmax(link_s, call->node_s / v->ll_rate);
     } else {
         busy = fmax(call->node_s * out->node_scale + copy_s, call->nic_s * out->nic_scale);
@@ -512,12 +514,22 @@ double nccl_band_factor(enum coll_kind kind, enum band_size size)
     return k < 5 ? 1 : k < MEASURED_KINDS ? sends[size] : 2;
 }
 
-/* How far from the tables' numbers of ranks, or of nodes, a call is. */
+/* Do GPUs a node and algorithm agree, whatever the number of nodes? */
+static bool same_nodes(const struct measured_table *t, uint32_t n_ranks, uint32_t n_nodes,
+                       enum nccl_algo algo)
+{
+    return n_ranks == (uint64_t)n_nodes * t->gpus &&
+           (!t->algorithm || (algo != NCCL_ALGO_N && !strcmp(measured_algorithms[t->algorithm - 1],
+                                                             nccl_algo_name(algo))));
+}
+
+/* How far from the tables' numbers of ranks and of nodes a call is, and from the algorithm where they have one alone. */
 static double distance_factor(const struct coll_constants *k, uint32_t kind, uint32_t n_ranks,
-                              uint32_t n_nodes, enum band_basis *basis)
+                              uint32_t n_nodes, enum nccl_algo algo, enum band_basis *basis)
 {
     static const double between = 1.25, beyond = 1.5, a_doubling = 0.25;
     uint32_t least = UINT32_MAX, most = 0;
+    bool alike = false;
 
     for (uint32_t i = 0; i < k->n_tables; i++) {
         const struct measured_table *t = &k->tables[i];
@@ -525,10 +537,11 @@ static double distance_factor(const struct coll_constants *k, uint32_t kind, uin
 
         if (t->kind != kind || (t->nodes > 1) != (n_nodes > 1))
             continue;
-        if (n == (n_nodes > 1 ? n_nodes : n_ranks)) {
+        if (t->nodes == n_nodes && same_nodes(t, n_ranks, n_nodes, algo)) {
             *basis = BASIS_MEASURED;
             return 1;
         }
+        alike |= same_nodes(t, n_ranks, n_nodes, algo);
         least = n < least ? n : least;
         most = n > most ? n : most;
     }
@@ -536,26 +549,23 @@ static double distance_factor(const struct coll_constants *k, uint32_t kind, uin
     if (!most)
         return 1;
     if (n_nodes > 1)
-        return n_nodes > most ? 1 + a_doubling * log2((double)n_nodes / most) : 1;
+        return (n_nodes > most ? 1 + a_doubling * log2((double)n_nodes / most) : 1) *
+               (alike ? 1 : beyond);
     return n_ranks > least && n_ranks < most ? between : beyond;
 }
 
-/* Of a kind that no table here is of: in a node, between nodes, and of sends there, which were seen to reach 0.39 to 0.97 of NICs. */
-static double other_kind_factor(enum coll_kind kind, uint32_t n_nodes)
-{
-    return n_nodes > 1 && (kind == COLL_ALL_TO_ALL || kind == COLL_SEND) ? 2 : 1.5;
-}
-
 double nccl_band(const struct cluster *c, enum coll_kind kind, uint64_t n_bytes, uint32_t n_ranks,
-                 uint32_t n_nodes, enum band_basis *basis)
+                 uint32_t n_nodes, enum nccl_algo algo, enum band_basis *basis)
 {
     static const double unknown_node[BAND_N] = {0.4, 0.35, 0.25};
     static const double unknown_net[BAND_N] = {0.45, 0.4, 0.25};
+    /* sends were seen to reach 0.39 to 0.97 of NICs, and 0.75 is taken where no table says */
+    static const double other_kind = 1.5, sends_between = 0.6;
     enum band_size b = nccl_band_size(n_bytes);
     double band = (n_nodes > 1 ? c->coll.net_band : c->coll.band)[b],
            factor = nccl_band_factor(kind, b);
 
-    factor *= distance_factor(&c->coll, measured_kind(kind), n_ranks, n_nodes, basis);
+    factor *= distance_factor(&c->coll, measured_kind(kind), n_ranks, n_nodes, algo, basis);
     if (!(band > 0))
         *basis = BASIS_NONE;
     if (c->sharp && kind == COLL_ALL_REDUCE && n_nodes > 1)
@@ -565,7 +575,9 @@ double nccl_band(const struct cluster *c, enum coll_kind kind, uint64_t n_bytes,
     case BASIS_OTHER_RANKS:
         break;
     case BASIS_OTHER_KIND:
-        factor *= other_kind_factor(kind, n_nodes);
+        factor *= other_kind;
+        if (n_nodes > 1 && (kind == COLL_ALL_TO_ALL || kind == COLL_SEND))
+            factor = fmax(factor, sends_between / band);
         break;
     case BASIS_NONE:
     case BASIS_UNCHECKED:

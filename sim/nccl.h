@@ -103,6 +103,8 @@ struct nccl_time {
     double node_scale, nic_scale;
 };
 
+/* The versions whose choices are followed, as major x 100 + minor. */
+enum { NCCL_OLDEST = 218, NCCL_NEWEST = 230 };
 /* The version of NCCL that is taken for a cluster's: 2.27, which PyTorch 2.9 brings, and for Blackwell 2.29, as in the tables. */
 uint32_t nccl_version(const struct cluster *c);
 
@@ -124,15 +126,15 @@ enum band_size nccl_band_size(uint64_t n_bytes);
 double nccl_band_factor(enum coll_kind kind, enum band_size size);
 /* What measured tables of the cluster say of a call. */
 enum band_basis {
-    BASIS_MEASURED,    /* one is of this kind over as many ranks of a node, or as many nodes */
-    BASIS_OTHER_RANKS, /* ... over other numbers of them */
+    BASIS_MEASURED, /* one is of this kind over as many nodes and ranks of each, by this algorithm */
+    BASIS_OTHER_RANKS, /* ... over other numbers of them, or by another algorithm alone */
     BASIS_OTHER_KIND,  /* of other kinds, in a node or on this network */
     BASIS_NONE,        /* none is of this generation, or of this network */
     BASIS_UNCHECKED    /* switches that reduce: nothing checks CollNet */
 };
-/* Half width of the 90 % band of a call of n ranks on so many nodes as a share of its time: the cluster's for BASIS_MEASURED, wider
+/* Half width of the 90 % band of a call of n ranks on so many nodes (NVLink domains) by an algorithm (NCCL_ALGO_N: none of NCCL's) as a share of its time: the cluster's for BASIS_MEASURED, wider
  * the less there is. The factors are of predictions by fits that leave such tables out (docs/VALIDATION.md). */
 double nccl_band(const struct cluster *c, enum coll_kind kind, uint64_t n_bytes, uint32_t n_ranks,
-                 uint32_t n_nodes, enum band_basis *basis);
+                 uint32_t n_nodes, enum nccl_algo algo, enum band_basis *basis);
 
 #endif

@@ -90,9 +90,13 @@ struct p2p_constants {
  * each. */
 enum { MEASURED_KINDS = 7, MEASURED_MAX = 64 };
 extern const char *const measured_kinds[MEASURED_KINDS + 1]; /* as nccl-tests; NULL-terminated */
+extern const char *const measured_algorithms[];              /* NCCL's names; NULL-terminated */
 struct measured_table {
-    uint32_t kind; /* of measured_kinds */
-    uint32_t nodes, gpus;
+    uint8_t kind; /* of measured_kinds */
+    uint32_t nodes;
+    uint16_t gpus; /* of each node */
+    uint8_t
+        algorithm; /* 1 + that of measured_algorithms that all its calls ran by; 0: any that NCCL chose */
 };
 struct coll_constants {
     double base_s[PROTOCOL_N];          /* start-up of a collective */

@@ -6,6 +6,7 @@ static const char *const tails[] = {"low_latency", "all_reduce", "all_gather", "
                                     NULL};
 static const char *const band_sizes[] = {"small", "medium", "large", NULL};
 static const char *const channels[] = {"ring", "nic", "nvls", "p2p", NULL};
+const char *const measured_algorithms[] = {"Ring", "Tree", "NVLS", "NVLSTree", NULL};
 const char *const measured_kinds[] = {"all_reduce", "all_gather", "reduce_scatter", "broadcast",
                                       "reduce",     "alltoall",   "sendrecv",       NULL};
 const char *const cluster_link_kinds[] = {"direct", "nvswitch", NULL};
@@ -89,8 +90,8 @@ const struct field cluster_fields[] = {
     {COLLECTIVES, "believed_ll128", NUMBER, COL(believed_ll128), 1e-3, 1, OPTIONAL},
     {COLLECTIVES, "one_process", TIME, COL(one_process_s), 0, 1, OPTIONAL},
     {COLLECTIVES, "channels", COUNTS, COL(channels), 1, 64, OPTIONAL},
-    {COLLECTIVES, "band", BANDS, COL(band), 1e-3, 10, OPTIONAL},
-    {COLLECTIVES, "net_band", BANDS, COL(net_band), 1e-3, 10, NIC_OPTIONAL},
+    {COLLECTIVES, "band", BANDS, COL(band), 0, 10, OPTIONAL},
+    {COLLECTIVES, "net_band", BANDS, COL(net_band), 0, 10, NIC_OPTIONAL},
     {COLLECTIVES, "tables", TABLES, 0, 0, 0, OPTIONAL},
     {NVLS, "link_rate", RATE, COL(nvls.link_Bps), 1e3, 1e17, REQUIRED},
     {NVLS, "base", TIME, COL(nvls.base_s), 0, 1, REQUIRED},

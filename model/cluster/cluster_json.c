@@ -219,27 +219,54 @@ static int read_gemm_grid(const struct json_at *v, struct cluster *c, struct are
     return gemm_grid_read(v, g, e);
 }
 
-/* "8": of one node; "4x8": of four nodes of 8. */
-static int read_table(const struct json_at *v, uint32_t kind, struct measured_table *out,
+/* A number without sign, blank or leading zero; behind it. NULL: there is none, or it passes most. */
+static const char *plain_number(const char *s, uint32_t most, uint32_t *out)
+{
+    *out = 0;
+    if (*s < '1' || *s > '9')
+        return NULL;
+    for (; *s >= '0' && *s <= '9'; s++)
+        if ((*out = *out * 10 + (uint32_t)(*s - '0')) > most)
+            return NULL;
+    return s;
+}
+
+/* "8": of one node; "4x8": of four nodes of 8; "2x8:Ring": all of it by rings. */
+static int read_table(const struct json_at *v, uint32_t kind, struct coll_constants *k,
                       struct err *e)
 {
-    const char *text;
-    unsigned nodes, gpus;
-    int n = 0;
+    struct measured_table t = {.kind = (uint8_t)kind, .nodes = 1};
+    const char *text, *s;
+    uint32_t gpus;
 
     if (json_as_str(v, &text, e))
         return -1;
-    if (sscanf(text, "%5ux%3u%n", &nodes, &gpus, &n) != 2 || text[n]) {
-        nodes = 1;
-        if (sscanf(text, "%3u%n", &gpus, &n) != 1 || text[n])
-            gpus = 0;
+    s = plain_number(text, CLUSTER_MAX_RANKS, &gpus);
+    if (s && *s == 'x') {
+        t.nodes = gpus;
+        s = plain_number(s + 1, CLUSTER_MAX_RANKS, &gpus);
     }
-    if (nodes < 1 || gpus < 1 || nodes * gpus < 2 || gpus > CLUSTER_MAX_GPUS_PER_NODE)
+    if (s && *s == ':')
+        for (uint8_t i = 0; measured_algorithms[i] && !t.algorithm; i++)
+            if (!strcmp(s + 1, measured_algorithms[i])) {
+                t.algorithm = i + 1;
+                s += 1 + strlen(measured_algorithms[i]);
+            }
+    if (!s || *s || (text[0] == '1' && text[1] == 'x') || gpus > CLUSTER_MAX_GPUS_PER_NODE ||
+        (t.nodes == 1 && gpus == 1))
         return json_err(v, ERR_INVALID, e,
                         "is '%.40s', expected the GPUs of a node, as 8, or nodes and GPUs of each, "
-                        "as 4x8",
+                        "as 4x8; and by which algorithm, if only one, as 4x8:Ring",
                         text);
-    *out = (struct measured_table){kind, nodes, gpus};
+    t.gpus = (uint16_t)gpus;
+    for (uint32_t i = 0; i < k->n_tables; i++) {
+        const struct measured_table *x = &k->tables[i];
+
+        if (x->kind == kind && x->nodes == t.nodes && x->gpus == t.gpus &&
+            x->algorithm == t.algorithm)
+            return json_err(v, ERR_INVALID, e, "names '%.40s' twice", text);
+    }
+    k->tables[k->n_tables++] = t;
     return 0;
 }
 
@@ -258,7 +285,7 @@ static int read_tables(const struct json_at *v, struct coll_constants *out, stru
         if (out->n_tables + n > MEASURED_MAX)
             return json_err(&list, ERR_INVALID, e, "makes more than %d tables", MEASURED_MAX);
         for (bool ok = json_first(&list, &it); ok; ok = json_next(&it))
-            if (read_table(&it, k, &out->tables[out->n_tables++], e))
+            if (read_table(&it, k, out, e))
                 return -1;
     }
     return 0;

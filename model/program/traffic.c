@@ -37,9 +37,21 @@ uint32_t traffic_on_node(const struct traffic_collect *c, uint32_t base, uint32_
 
         return (uint32_t)end - (first > base ? first : base);
     }
+    if (c->on_node)
+        return c->on_node[node];
     for (uint32_t i = 0; i < c->g->n_members; i++)
         n += group_member(c->g, base, i) / c->p->gpus_per_node == node;
     return n;
+}
+
+/* Listed members are one group, whose nodes are counted once: for each rank anew it would cost ranks x members. */
+static void count_nodes(struct traffic_collect *c, struct arena *a)
+{
+    if (!c->g->members || c->regular)
+        return;
+    c->on_node = ARENA_NEW(a, uint32_t, num_ceil_div(c->p->world, c->p->gpus_per_node));
+    for (uint32_t i = 0; i < c->g->n_members; i++)
+        c->on_node[c->g->members[i] / c->p->gpus_per_node]++;
 }
 
 uint64_t traffic_cross(const struct traffic_collect *c, uint64_t bytes, uint32_t on)
@@ -214,6 +226,7 @@ void traffic_of_first(const struct program *p, const struct op *o, const struct 
 
     c.s = group_shape(p, c.g);
     c.regular = group_regular(p, c.g, &c.s);
+    count_nodes(&c, a);
     if (n > 1 && bytes) {
         chunk = traffic_chunk(k, op_coll_elements(p, o, i), c.g->n_members);
         switch (k->kind) {

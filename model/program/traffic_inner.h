@@ -12,7 +12,8 @@ struct traffic_collect {
     const struct group *g;
     uint32_t first; /* ranks to count, the first ones */
     struct group_shape s;
-    bool regular; /* members on a node: s.per_node everywhere */
+    bool regular;      /* members on a node: s.per_node everywhere */
+    uint32_t *on_node; /* [nodes] in arena, of a group that lists its members and is not regular */
     struct traffic_bytes every;
     int64_t (*deltas)[4]; /* owned [first]: sent_intra, sent_inter, recv_intra, recv_inter */
     size_t n_deltas;      /* ranks that may differ */

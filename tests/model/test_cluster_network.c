@@ -136,8 +136,8 @@ static void change_all(struct cluster *c)
     for (uint32_t g = 0; g < 8; g++)
         c->nic_of_gpu[g] = (uint8_t)(3 - g / 2);
     c->nic_name = "theirs";
-    c->coll.tables[0] = (struct measured_table){3, 1, 8};
-    c->coll.tables[1] = (struct measured_table){3, 16, 8};
+    c->coll.tables[0] = (struct measured_table){3, 1, 8, 0};
+    c->coll.tables[1] = (struct measured_table){3, 16, 8, 0};
     c->coll.n_tables = 2;
 }
 
@@ -197,7 +197,7 @@ START_TEST(tables_and_switches_are_of_both)
     ck_source("node.pcie.switches", "network=x: each NIC beside its first GPU");
     from.coll.n_tables = MEASURED_MAX;
     for (uint32_t i = 0; i < MEASURED_MAX; i++)
-        from.coll.tables[i] = (struct measured_table){0, 2 + i, 8};
+        from.coll.tables[i] = (struct measured_table){0, 2 + i, 8, 0};
     load("hgx-h200-ndr");
     ck_assert_int_eq(cluster_take_network(&cl, &from, "x", &arena, &err), -1);
     ck_assert(strstr(err.msg, "'hgx-h200-ndr' and 'x' have more than 64 tables together"));

@@ -311,42 +311,54 @@ START_TEST(a_band_is_as_wide_as_tables_are_far)
         uint32_t n, nodes;
         double want;
         enum band_basis basis;
+        enum nccl_algo algo;
     } rows[] = {
-        {COLL_ALL_REDUCE, 8, 1, 0.04, BASIS_MEASURED},
-        {COLL_ALL_REDUCE, 4, 1, 0.05, BASIS_OTHER_RANKS},  /* between the tables */
-        {COLL_ALL_REDUCE, 16, 1, 0.06, BASIS_OTHER_RANKS}, /* beyond them */
-        {COLL_ALL_GATHER, 8, 1, 0.06, BASIS_OTHER_KIND},
-        {COLL_ALL_TO_ALL, 8, 1, 0.06 * 1.3, BASIS_OTHER_KIND}, /* sends jump more */
-        {COLL_ALL_REDUCE, 16, 2, 0.06, BASIS_MEASURED},
-        {COLL_ALL_REDUCE, 64, 8, 0.06 * 1.5, BASIS_OTHER_RANKS}, /* two doublings */
-        {COLL_ALL_GATHER, 16, 2, 0.09, BASIS_OTHER_KIND},
-        {COLL_SEND, 16, 2, 0.06 * 2 * 1.3, BASIS_OTHER_KIND},
-        {COLL_SEGMENT_GATHER, 8, 1, 0.06 * 2, BASIS_OTHER_KIND}, /* nobody measures owners' */
+        {COLL_ALL_REDUCE, 8, 1, 0.04, BASIS_MEASURED, NCCL_RING},
+        {COLL_ALL_REDUCE, 4, 1, 0.05, BASIS_OTHER_RANKS, NCCL_RING},  /* between the tables */
+        {COLL_ALL_REDUCE, 16, 1, 0.06, BASIS_OTHER_RANKS, NCCL_RING}, /* beyond them */
+        {COLL_ALL_GATHER, 8, 1, 0.06, BASIS_OTHER_KIND, NCCL_RING},
+        {COLL_ALL_TO_ALL, 8, 1, 0.06 * 1.3, BASIS_OTHER_KIND, NCCL_RING}, /* sends jump more */
+        {COLL_ALL_REDUCE, 16, 2, 0.06, BASIS_MEASURED, NCCL_RING},
+        {COLL_ALL_REDUCE, 64, 8, 0.06 * 1.5, BASIS_OTHER_RANKS, NCCL_RING}, /* two doublings */
+        {COLL_ALL_GATHER, 16, 2, 0.09, BASIS_OTHER_KIND, NCCL_RING},
+        {COLL_SEND, 16, 2, 0.6, BASIS_OTHER_KIND, NCCL_RING},
+        {COLL_ALL_REDUCE, 2, 2, 0.06 * 1.5, BASIS_OTHER_RANKS, NCCL_RING}, /* one GPU a node */
+        {COLL_ALL_REDUCE, 17, 3, 0.06 * 1.5 * (1 + 0.25 * 0.58496250072115619), BASIS_OTHER_RANKS,
+         NCCL_RING},
+        {COLL_BROADCAST, 16, 2, 0.06, BASIS_MEASURED, NCCL_RING},
+        {COLL_BROADCAST, 16, 2, 0.09, BASIS_OTHER_RANKS, NCCL_TREE}, /* the table forced rings */
+        {COLL_BROADCAST, 32, 4, 0.06 * 1.25, BASIS_OTHER_RANKS, NCCL_RING},
+        {COLL_SEGMENT_GATHER, 8, 1, 0.06 * 2, BASIS_OTHER_KIND,
+         NCCL_RING}, /* nobody measures owners' */
     };
     enum band_basis basis;
 
     machine();
     cl.coll.band[BAND_LARGE] = 0.04;
     cl.coll.net_band[BAND_LARGE] = 0.06;
-    cl.coll.tables[0] = (struct measured_table){0, 1, 2};
-    cl.coll.tables[1] = (struct measured_table){0, 1, 8};
-    cl.coll.tables[2] = (struct measured_table){0, 2, 8};
-    cl.coll.n_tables = 3;
+    cl.coll.tables[0] = (struct measured_table){0, 1, 2, 0};
+    cl.coll.tables[1] = (struct measured_table){0, 1, 8, 0};
+    cl.coll.tables[2] = (struct measured_table){0, 2, 8, 0};
+    cl.coll.tables[3] = (struct measured_table){3, 2, 8, 1};
+    cl.coll.n_tables = 4;
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
-        double band = nccl_band(&cl, rows[i].kind, 32 << 20, rows[i].n, rows[i].nodes, &basis);
+        double band =
+            nccl_band(&cl, rows[i].kind, 32 << 20, rows[i].n, rows[i].nodes, rows[i].algo, &basis);
 
         MUST(fabs(band - rows[i].want) < 1e-12 && basis == rows[i].basis, "row %zu: %g", i, band);
     }
     /* switches that reduce, another generation, another network */
     cl.sharp = true;
-    ck_assert_double_eq_tol(nccl_band(&cl, COLL_ALL_REDUCE, 32 << 20, 16, 2, &basis), 0.25, 1e-12);
+    ck_assert_double_eq_tol(nccl_band(&cl, COLL_ALL_REDUCE, 32 << 20, 16, 2, NCCL_RING, &basis),
+                            0.25, 1e-12);
     ck_assert_int_eq(basis, BASIS_UNCHECKED);
     cl.sharp = false;
     cl.coll.band[BAND_LARGE] = cl.coll.net_band[BAND_LARGE] = 0;
-    ck_assert_double_eq_tol(nccl_band(&cl, COLL_ALL_REDUCE, 32 << 20, 8, 1, &basis), 0.25, 1e-12);
+    ck_assert_double_eq_tol(nccl_band(&cl, COLL_ALL_REDUCE, 32 << 20, 8, 1, NCCL_RING, &basis),
+                            0.25, 1e-12);
     ck_assert_int_eq(basis, BASIS_NONE);
-    ck_assert_double_eq_tol(nccl_band(&cl, COLL_ALL_REDUCE, 32 << 20, 32, 4, &basis), 0.3125,
-                            1e-12);
+    ck_assert_double_eq_tol(nccl_band(&cl, COLL_ALL_REDUCE, 32 << 20, 32, 4, NCCL_RING, &basis),
+                            0.3125, 1e-12);
 }
 END_TEST
 
