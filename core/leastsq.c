@@ -54,14 +54,58 @@ static int residuals(void *ctx, int m, int n, const double *u, double *out, int 
     return 0;
 }
 
-/* Standard errors of ln(value): the diagonal of the inverse of J'J / noise^2 + 1 / prior^2, J being the rows' slopes at the result.
- * With the prior the matrix is positive whatever the rows tell, and another parameter is uncertain within its prior, not beyond.
- * Gauss-Jordan with pivots on the diagonal, on at most some tens of parameters. */
+void leastsq_spreads(const double *j, size_t rows, size_t n, double noise, double prior,
+                     double *spread, size_t *partner)
+{
+    double *a = MEM_NEW(double, n * 2 * n), *inverse = a + n;
+
+    for (size_t x = 0; x < n; x++)
+        for (size_t y = 0; y < n; y++) {
+            double dot = 0;
+
+            for (size_t i = 0; i < rows; i++)
+                dot += j[i * n + x] * j[i * n + y];
+            a[x * 2 * n + y] = dot / (noise * noise) + (x == y ? 1 / (prior * prior) : 0);
+            inverse[x * 2 * n + y] = x == y;
+        }
+    for (size_t c = 0; c < n; c++) { /* Gauss-Jordan, pivots on the diagonal */
+        double pivot = a[c * 2 * n + c];
+
+        for (size_t y = 0; y < 2 * n; y++)
+            a[c * 2 * n + y] /= pivot;
+        for (size_t x = 0; x < n; x++) {
+            double f = a[x * 2 * n + c];
+
+            if (x == c || f == 0)
+                continue;
+            for (size_t y = 0; y < 2 * n; y++)
+                a[x * 2 * n + y] -= f * a[c * 2 * n + y];
+        }
+    }
+    for (size_t x = 0; x < n; x++) {
+        double most = 0;
+
+        spread[x] = fmin(sqrt(fmax(inverse[x * 2 * n + x], 0)), prior);
+        partner[x] = x;
+        for (size_t y = 0; y < n; y++) {
+            double both = inverse[x * 2 * n + x] * inverse[y * 2 * n + y];
+            double r = fabs(inverse[x * 2 * n + y]) / sqrt(both);
+
+            if (x != y && r > most && r >= 0.5) {
+                most = r;
+                partner[x] = y;
+            }
+        }
+    }
+    mem_free(a);
+}
+
+/* The rows' slopes at the result, and what they tell of each parameter. */
 static void spreads(const struct search *s, size_t n)
 {
-    size_t rows = s->q->n_rows;
+    size_t rows = s->q->n_rows, *partner = MEM_NEW(size_t, n);
     double *base = MEM_NEW(double, rows), *moved = MEM_NEW(double, rows), sum = 0;
-    double *j = MEM_NEW(double, rows *n), *a = MEM_NEW(double, n * 2 * n), noise = s->q->noise;
+    double *j = MEM_NEW(double, rows *n), *spread = MEM_NEW(double, n), noise = s->q->noise;
 
     for (size_t k = 0; k < n; k++)
         s->values[k] = s->p[k].value;
@@ -82,36 +126,16 @@ static void spreads(const struct search *s, size_t n)
         for (size_t i = 0; i < rows; i++)
             j[i * n + k] = (moved[i] - base[i]) / step;
     }
-    for (size_t x = 0; x < n; x++)
-        for (size_t y = 0; y < n; y++) {
-            double dot = 0;
-
-            for (size_t i = 0; i < rows; i++)
-                dot += j[i * n + x] * j[i * n + y];
-            a[x * 2 * n + y] =
-                dot / (noise * noise) + (x == y ? 1 / (s->q->prior * s->q->prior) : 0);
-            a[x * 2 * n + n + y] = x == y;
-        }
-    for (size_t c = 0; c < n; c++) {
-        double pivot = a[c * 2 * n + c];
-
-        for (size_t y = 0; y < 2 * n; y++)
-            a[c * 2 * n + y] /= pivot;
-        for (size_t x = 0; x < n; x++) {
-            double f = a[x * 2 * n + c];
-
-            if (x == c || f == 0)
-                continue;
-            for (size_t y = 0; y < 2 * n; y++)
-                a[x * 2 * n + y] -= f * a[c * 2 * n + y];
-        }
+    leastsq_spreads(j, rows, n, noise, s->q->prior, spread, partner);
+    for (size_t k = 0; k < n; k++) {
+        s->p[k].spread = spread[k];
+        s->p[k].partner = partner[k];
     }
-    for (size_t k = 0; k < n; k++)
-        s->p[k].spread = sqrt(fmin(fmax(a[k * 2 * n + n + k], 0), s->q->prior * s->q->prior));
     mem_free(base);
     mem_free(moved);
     mem_free(j);
-    mem_free(a);
+    mem_free(spread);
+    mem_free(partner);
 }
 
 int leastsq_fit(const struct leastsq *q, struct leastsq_param *p, size_t n, struct err *e)

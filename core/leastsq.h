@@ -18,6 +18,9 @@ struct leastsq_param {
     /* Result: the standard error of ln(value), the other parameters being known as far as rows and priors tell them. It is no
      * larger than `prior`; as large means that the rows say nothing. */
     double spread;
+    /* Result: the parameter that the rows confuse this one with most (the correlation of their
+     * errors is 0.5 or more), or itself. */
+    size_t partner;
     bool at_bound; /* result: within 1 % of lo or hi */
 };
 
@@ -33,5 +36,12 @@ struct leastsq {
 
 /* ERR_INVALID when a start lies outside its bounds, ERR_EXTERNAL when the search fails. */
 int leastsq_fit(const struct leastsq *q, struct leastsq_param *p, size_t n, struct err *e);
+
+/* What rows tell of n parameters (some tens): spread[n] and partner[n] as in struct leastsq_param,
+ * from the rows' slopes j[rows][n] in ln(value). The covariance of the errors is the inverse of
+ * J'J / noise^2 + 1 / prior^2. With the prior the matrix is positive whatever the rows tell, and
+ * another parameter is uncertain within its prior, not beyond. O(rows n^2 + n^3). */
+void leastsq_spreads(const double *j, size_t rows, size_t n, double noise, double prior,
+                     double *spread, size_t *partner);
 
 #endif
