@@ -359,13 +359,16 @@ static int calibrate(const struct opts *o, struct arena *a, struct cluster *c, i
                                  .n_files = files->n_list,
                                  .leave_one_out = opts_get(o, "leave-one-out")->set};
     struct table constants = {0}, scores = {0};
-    int status = topo_calibrate(&k, c, a, &constants, &scores, e);
+    const char *next;
+    int status = topo_calibrate(&k, c, a, &constants, &scores, &next, e);
 
     if (!status && !opts_get(o, "export")->set) {
         if (format == TABLE_AS_JSON) {
             cJSON *doc = output_document("ballast-calibration", 1, argc, argv);
 
             json_add_tree(doc, "constants", table_to_json(&constants));
+            if (next)
+                json_add_str(doc, "measure_next", next);
             json_add_tree(doc, "tables", table_to_json(&scores));
             json_add_tree(doc, "cluster", cluster_to_json(c));
             json_print(doc, true, out);
@@ -374,6 +377,8 @@ static int calibrate(const struct opts *o, struct arena *a, struct cluster *c, i
         } else {
             table_print(&constants, format, out);
             if (format != TABLE_AS_CSV) {
+                if (next)
+                    strbuf_printf(out, "\nMeasure next: %s.\n", next);
                 strbuf_putc(out, '\n');
                 table_print(&scores, format, out);
             }

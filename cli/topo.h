@@ -25,7 +25,10 @@ size_t topo_check(const struct cluster *c, struct arena *a, const struct topo_fi
 void topo_file_devices(const struct topology *t, struct arena *a, struct table *out);
 size_t topo_file_check(const struct topology *t, struct arena *a, const struct topo_finding **out);
 
-/* Fit the constants of collectives to measured tables (cli/coll_tables.h). Both tables are to be released, also on failure. */
+/* Fits the constants of collectives to measured tables (cli/coll_tables.h) as cli/topo_fit.h says.
+ * ERR_INVALID: the rows identify no constant, or contradict each other. Both tables are to be
+ * released, also on failure. *next, in the arena: what to measure next and which constants that
+ * identifies, or NULL. */
 struct topo_calibration {
     const char *cluster; /* as on the command line: where constants start */
     const char *const *files;
@@ -33,7 +36,7 @@ struct topo_calibration {
     bool leave_one_out; /* also score each table by a fit to the others */
 };
 int topo_calibrate(const struct topo_calibration *k, struct cluster *c, struct arena *a,
-                   struct table *constants, struct table *scores, struct err *e);
+                   struct table *constants, struct table *scores, const char **next, struct err *e);
 
 /* Bytes/s, one direction, all reached by large transfers. */
 struct topo_rates {

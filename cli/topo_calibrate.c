@@ -1,36 +1,21 @@
-/* ballast topo --calibrate: a cluster's constants of NCCL from measured tables, by least squares of ln(predicted/measured).
- *
- * Every constant has a physical range and a prior of 50 % at its present value. A constant is moved when the rows tell it: when its
- * standard error, the other constants being uncertain as the rows and their priors leave them, is less than half the prior's, and
- * less than the change. All others are kept as they are, to the bit: no row reacts to them, or the rows tell them only together with
- * others (the base and the steps of one protocol over one number of ranks, say), or what the rows say agrees with the description. */
+/* ballast topo --calibrate: the constants that are fitted to measured tables (cli/topo_fit.h says
+ * how), the report, and the bands of the result. */
 #include "cli/topo.h"
 
 #include "cli/coll_tables.h"
 #include "cli/progress.h"
 #include "cli/score.h"
-#include "core/leastsq.h"
+#include "cli/topo_fit.h"
+#include "core/num.h"
 
 #include <math.h>
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* Residuals of repeated measurements of one system (two tables of it differ by 4-7 % over all sizes), where they count as
- * outliers, and how far a constant is believed to lie from where it starts. */
-static const double noise = 0.04, outlier = 0.05, prior = 0.5;
-
-#define US 1e-6
-struct tunable {
-    const char *path; /* of the field whose source changes */
-    const char *part; /* of a field with parts, or "" */
-    size_t offset;    /* of the double in struct cluster */
-    bool net;         /* of what lies between nodes */
-    double lo, hi;    /* physical range */
-    double start;     /* when the description has none */
-};
+#define US         1e-6
 #define CL(member) offsetof(struct cluster, member)
-static const struct tunable tunables[] = {
+const struct topo_tunable topo_tunables[] = {
     {"node.nvlink.efficiency", "", CL(nvlink_efficiency), false, 0.3, 0.99, 0},
     {"node.pcie.efficiency", "", CL(pcie_efficiency), false, 0.2, 0.99, 0},
     {"node.pcie.cpu_link", "", CL(cpu_Bps), false, 1e9, 1e12, 0},
@@ -89,241 +74,9 @@ static const struct tunable tunables[] = {
     {"collectives.p2p.net_peer", "", CL(coll.p2p.net_peer_s), true, 0.1 * US, 100 * US, 0},
     {"collectives.p2p.net_fill", "", CL(coll.p2p.net_fill_s), true, 1 * US, 1e3 * US, 0},
 };
-enum { N_TUNABLES = sizeof(tunables) / sizeof(tunables[0]) };
+const size_t topo_n_tunables = sizeof(topo_tunables) / sizeof(topo_tunables[0]);
 
-static double *constant(struct cluster *c, size_t i)
-{
-    return (double *)((char *)c + tunables[i].offset);
-}
-
-/* What the rows tell of a constant. */
-enum verdict { NO_ROW, TOGETHER, AGREES, MOVED };
-struct told {
-    enum verdict verdict;
-    double spread; /* standard error of ln(value); not for NO_ROW */
-    bool at_bound;
-};
-
-struct fitting {
-    struct cluster *c;
-    struct coll_table *tables;
-    size_t n_tables;
-    size_t without;          /* a table that is left out; SIZE_MAX: none */
-    size_t free[N_TUNABLES]; /* indices of the constants that are searched for */
-    size_t n_free;
-    struct cluster before;        /* the description as it was given */
-    struct told told[N_TUNABLES]; /* by fit() */
-};
-
-static bool over_nodes(const struct coll_table *t)
-{
-    return t->cluster.n_nodes > t->cluster.domain_nodes;
-}
-
-static bool used(const struct fitting *f, size_t table, const struct coll_row *r)
-{
-    return table != f->without && !f->tables[table].skipped && !r->distrust;
-}
-
-static size_t n_rows(const struct fitting *f)
-{
-    size_t n = 0;
-
-    for (size_t i = 0; i < f->n_tables; i++)
-        for (size_t k = 0; k < f->tables[i].n_rows; k++)
-            n += used(f, i, &f->tables[i].rows[k]);
-    return n;
-}
-
-/* Predictions of all tables with the constants that c has now. What cannot be predicted is NAN. */
-static void predict(struct fitting *f)
-{
-    struct err e;
-
-    for (size_t i = 0; i < f->n_tables; i++) {
-        struct coll_table *t = &f->tables[i];
-        uint32_t nodes = t->cluster.n_nodes;
-
-        if (t->skipped)
-            continue;
-        t->cluster = *f->c;
-        t->cluster.n_nodes = nodes;
-        if (coll_table_predict(t, &e))
-            for (size_t k = 0; k < t->n_rows; k++)
-                t->rows[k].predicted_us = NAN;
-    }
-}
-
-static void residuals(void *ctx, const double *values, double *out)
-{
-    struct fitting *f = ctx;
-
-    for (size_t k = 0; k < f->n_free; k++)
-        *constant(f->c, f->free[k]) = values[k];
-    predict(f);
-    for (size_t i = 0; i < f->n_tables; i++)
-        for (size_t k = 0; k < f->tables[i].n_rows; k++) {
-            const struct coll_row *r = &f->tables[i].rows[k];
-
-            if (used(f, i, r))
-                *out++ = log(r->predicted_us / r->time_us);
-        }
-}
-
-/* How much the rows of tables over several nodes (of tables in a node) react to what stands between the predictions of
- * two residuals() calls. */
-static double reaction(const struct fitting *f, bool net, const double *x, const double *y)
-{
-    double most = 0;
-    size_t at = 0;
-
-    for (size_t i = 0; i < f->n_tables; i++)
-        for (size_t k = 0; k < f->tables[i].n_rows; k++) {
-            if (!used(f, i, &f->tables[i].rows[k]))
-                continue;
-            if (over_nodes(&f->tables[i]) == net)
-                most = fmax(most, fabs(x[at] - y[at]));
-            at++;
-        }
-    return most;
-}
-
-/* Free are the constants that some row reacts to: constants of a node by tables in a node, those of the network by tables
- * over several nodes, so that a table of the network cannot bend what it says little about. */
-static void find_free(struct fitting *f)
-{
-    size_t n = n_rows(f), found[N_TUNABLES], n_found = 0;
-    double *base = MEM_NEW(double, n), *moved = MEM_NEW(double, n);
-
-    f->n_free = 0;
-    residuals(f, NULL, base);
-    for (size_t i = 0; i < N_TUNABLES; i++) {
-        double *x = constant(f->c, i), was = *x;
-
-        *x = was * 1.1;
-        residuals(f, NULL, moved);
-        *x = was;
-        if (was > 0 && reaction(f, tunables[i].net, base, moved) > 1e-6)
-            found[n_found++] = i;
-    }
-    memcpy(f->free, found, n_found * sizeof(*found));
-    f->n_free = n_found;
-    mem_free(base);
-    mem_free(moved);
-}
-
-/* Constants that the description leaves out start where machines of this kind have them, where tables can say something. */
-static void fill_in(struct cluster *c, const struct fitting *f)
-{
-    bool net = false, in_node = false;
-
-    for (size_t i = 0; i < f->n_tables; i++) {
-        net |= over_nodes(&f->tables[i]) && !f->tables[i].skipped;
-        in_node |= !over_nodes(&f->tables[i]) && !f->tables[i].skipped;
-    }
-    for (size_t i = 0; i < N_TUNABLES; i++) {
-        double *x = constant(c, i);
-
-        if (*x <= 0 && tunables[i].start > 0 && (tunables[i].net ? net : in_node))
-            *x = tunables[i].start;
-    }
-}
-
-/* Searches the free constants; p: [n_free]. */
-static int search(struct fitting *f, struct leastsq_param *p, struct err *e)
-{
-    struct leastsq q = {.residuals = residuals,
-                        .ctx = f,
-                        .n_rows = n_rows(f),
-                        .noise = noise,
-                        .outlier = outlier,
-                        .prior = prior};
-
-    for (size_t k = 0; k < f->n_free; k++) {
-        const struct tunable *t = &tunables[f->free[k]];
-        double x = *constant(f->c, f->free[k]);
-
-        p[k] = (struct leastsq_param){.lo = t->lo, .hi = t->hi, .start = x};
-        /* a description may start at or beyond a range's end */
-        p[k].start = fmin(fmax(x, t->lo * 1.001), t->hi * 0.999);
-    }
-    return f->n_free ? leastsq_fit(&q, p, f->n_free, e) : 0;
-}
-
-/* Gives the constants that are not searched for the values of the description, and the others where a search starts. */
-static void restart(struct fitting *f)
-{
-    bool searched[N_TUNABLES] = {false};
-
-    for (size_t k = 0; k < f->n_free; k++)
-        searched[f->free[k]] = true;
-    for (size_t i = 0; i < N_TUNABLES; i++) {
-        double was = *constant(&f->before, i);
-
-        *constant(f->c, i) = searched[i] && was <= 0 ? tunables[i].start : was;
-    }
-}
-
-/* Keeps what moved by no more than its standard error: takes it off the free ones. What the description left out has no value to
- * agree with. False: all moved further. */
-static bool keep_what_agrees(struct fitting *f, const struct leastsq_param *p)
-{
-    size_t n = 0, before = f->n_free;
-
-    for (size_t k = 0; k < before; k++) {
-        size_t i = f->free[k];
-        double was = *constant(&f->before, i);
-
-        f->told[i].at_bound = p[k].at_bound;
-        if (was > 0 && fabs(log(p[k].value / was)) <= f->told[i].spread)
-            f->told[i].verdict = AGREES;
-        else
-            f->free[n++] = i;
-    }
-    f->n_free = n;
-    return n < before;
-}
-
-/* Fits what the rows tell; f->told says what became of each constant, f->free which moved. ERR_INVALID: the rows tell none. */
-static int fit(struct fitting *f, struct err *e)
-{
-    struct leastsq_param p[N_TUNABLES];
-    size_t n = 0;
-
-    memset(f->told, 0, sizeof(f->told));
-    find_free(f);
-    if (search(f, p, e))
-        return -1;
-    for (size_t k = 0; k < f->n_free; k++) {
-        size_t i = f->free[k];
-        bool told = p[k].spread < prior / 2;
-
-        f->told[i] = (struct told){.verdict = told ? MOVED : TOGETHER, .spread = p[k].spread};
-        p[n] = p[k];
-        f->free[n] = i;
-        n += told;
-    }
-    if (!n)
-        return err_set(e, ERR_INVALID,
-                       "%zu row%s tell%s none of the constants of %s from the others: nothing to "
-                       "fit; measure more sizes, collectives or numbers of ranks",
-                       n_rows(f), n_rows(f) == 1 ? "" : "s", n_rows(f) == 1 ? "s" : "", f->c->name);
-    f->n_free = n;
-    while (keep_what_agrees(f, p)) {
-        restart(f);
-        if (search(f, p, e))
-            return -1;
-    }
-    restart(f);
-    if (search(f, p, e))
-        return -1;
-    for (size_t k = 0; k < f->n_free; k++)
-        *constant(f->c, f->free[k]) = p[k].value;
-    predict(f);
-    return 0;
-}
-
-static struct score score_of(const struct fitting *f, size_t table)
+static struct score score_of(const struct topo_fit *f, size_t table)
 {
     const struct coll_table *t = &f->tables[table];
     struct score s = {.skipped = t->skipped != NULL};
@@ -352,11 +105,12 @@ static int by_value(const void *x, const void *y)
 struct errors {
     double *of[2][BAND_N]; /* owned */
     size_t n[2][BAND_N], cap[2][BAND_N];
+    uint32_t kinds[2][BAND_N]; /* that rows are of, 1u << enum coll_kind */
 };
 
 static void errors_add(struct errors *x, const struct coll_table *t)
 {
-    int net = over_nodes(t);
+    int net = topo_over_nodes(t);
 
     for (size_t k = 0; k < t->n_rows && !t->skipped; k++) {
         const struct coll_row *r = &t->rows[k];
@@ -367,25 +121,92 @@ static void errors_add(struct errors *x, const struct coll_table *t)
         x->of[net][b] = mem_grow(x->of[net][b], &x->cap[net][b], x->n[net][b] + 1, sizeof(double));
         x->of[net][b][x->n[net][b]++] = fabs(r->time_us / r->predicted_us - 1) /
                                         nccl_band_factor(t->call.kind, (enum band_size)b);
+        x->kinds[net][b] |= 1u << t->call.kind;
     }
 }
 
-/* Half widths that hold nine in ten of the measurements of each size class; of fewer than ten rows nothing is said. Frees. */
+/* Does a band hold for this kind without being widened? */
+static uint32_t band_kinds(void)
+{
+    uint32_t kinds = 0;
+
+    for (enum coll_kind k = 0; k < COLL_N; k++)
+        if (nccl_band_factor(k, BAND_SMALL) == 1)
+            kinds |= 1u << k;
+    return kinds;
+}
+
+/* Half widths that hold nine in ten of the measurements of each size class. Fewer than ten rows say
+ * nothing. Bands of other collectives are multiples of these (sim/nccl.h), so rows of some
+ * collectives can only widen a band, and make none where there was none. Frees. */
 static void errors_to_bands(struct errors *x, struct coll_constants *c)
 {
-    for (int net = 0; net < 2; net++)
+    for (int net = 0; net < 2; net++) {
+        double *band = net ? c->net_band : c->band, found[BAND_N];
+        bool all = true;
+
         for (int b = 0; b < BAND_N; b++) {
             size_t n = x->n[net][b];
 
+            found[b] = band[b];
             if (n >= 10) {
-                qsort(x->of[net][b], n, sizeof(double), by_value);
-                double width = x->of[net][b][(n * 9 + 9) / 10 - 1];
+                bool of_all = (x->kinds[net][b] & band_kinds()) == band_kinds();
+                double width;
 
-                /* a band as wide as the value says nothing */
-                (net ? c->net_band : c->band)[b] = width < 1 ? fmax(width, 0.001) : 0;
+                qsort(x->of[net][b], n, sizeof(double), by_value);
+                width = fmin(fmax(x->of[net][b][(n * 9 + 9) / 10 - 1], 0.001), 10);
+                if (of_all || band[b] > 0)
+                    found[b] = of_all ? width : fmax(width, band[b]);
             }
+            all = all && found[b] > 0;
             mem_free(x->of[net][b]);
         }
+        if (all) /* a description says all size classes or none */
+            memcpy(band, found, sizeof(found));
+    }
+}
+
+/* The table as a description lists it (struct measured_table): nodes are NVLink domains. */
+static struct measured_table measured(const struct coll_table *t)
+{
+    uint32_t domain = t->cluster.domain_nodes > 1 ? t->cluster.domain_nodes : 1;
+    struct measured_table m = {.nodes = (uint32_t)num_ceil_div(t->cluster.n_nodes, domain)};
+
+    while (strcmp(measured_kinds[m.kind], coll_kind_nccl_name(t->call.kind)))
+        m.kind++;
+    m.gpus = t->call.n_ranks / m.nodes;
+    return m;
+}
+
+/* Lists the tables that stand behind the constants of a node, or of the network: those that were
+ * fitted to, and those of the description unless a constant moved, since the machine that they
+ * measured is then another one. */
+static void cover(const struct topo_fit *f, bool net)
+{
+    struct coll_constants *c = &f->c->coll;
+    const double *band = net ? c->net_band : c->band;
+    uint32_t n = 0;
+    bool moved = false;
+
+    for (size_t i = 0; i < f->n_tunables; i++)
+        moved |= f->tunables[i].net == net && topo_moved(f->told[i].verdict);
+    for (uint32_t i = 0; i < c->n_tables; i++)
+        if (!moved || (c->tables[i].nodes > 1) != net)
+            c->tables[n++] = c->tables[i];
+    c->n_tables = n;
+    for (size_t i = 0; i < f->n_tables && band[BAND_SMALL] > 0; i++) {
+        struct measured_table m;
+        bool there = false;
+
+        if (f->tables[i].skipped || topo_over_nodes(&f->tables[i]) != net)
+            continue;
+        m = measured(&f->tables[i]);
+        for (uint32_t k = 0; k < c->n_tables; k++)
+            there |= c->tables[k].kind == m.kind && c->tables[k].nodes == m.nodes &&
+                     c->tables[k].gpus == m.gpus;
+        if (!there && c->n_tables < MEASURED_MAX)
+            c->tables[c->n_tables++] = m;
+    }
 }
 
 /* ---- the report ---- */
@@ -400,50 +221,102 @@ static const struct table_col constant_cols[] = {
     {"says", "what the tables say", TABLE_TEXT, 0, TABLE_AUTO},
 };
 
-static const char *says(const struct told *t)
+/* "all_gather over 2 GPUs", "all_reduce over 16 GPUs of 2 nodes". */
+static const char *show_group(const struct topo_group *g, struct arena *a)
 {
+    const char *kind = coll_kind_nccl_name(g->call.kind);
+
+    return g->over_nodes
+               ? arena_printf(a, "%s over %u GPUs of %u nodes", kind, g->call.n_ranks, g->n_nodes)
+               : arena_printf(a, "%s over %u GPUs", kind, g->call.n_ranks);
+}
+
+static const char *name_of(size_t i, struct arena *a)
+{
+    const struct topo_tunable *x = &topo_tunables[i];
+
+    return *x->part ? arena_printf(a, "%s.%s", x->path, x->part) : x->path;
+}
+
+/* "14 rows of all_reduce, 10.0 % faster": than predicted, in the mean. */
+static const char *show_rows(const struct topo_told *t, struct arena *a)
+{
+    double percent = 100 * (exp(t->off) - 1);
+    const char *kinds = "";
+
+    for (enum coll_kind k = 0; k < COLL_N; k++)
+        if (t->kinds & 1u << k)
+            kinds = arena_printf(a, "%s%s%s", kinds, *kinds ? ", " : "", coll_kind_nccl_name(k));
+    return arena_printf(a, "%zu row%s of %s, %.1f %% %s", t->rows, t->rows == 1 ? "" : "s", kinds,
+                        fabs(percent), percent < 0 ? "faster" : "slower");
+}
+
+static const char *says(const struct topo_fit *f, size_t i, struct arena *a)
+{
+    const struct topo_told *t = &f->told[i];
+    const char *how = t->at_bound ? "at the end of its physical range: the model lacks something"
+                      : t->spread > 0.15 ? "roughly"
+                                         : "well";
+
     switch (t->verdict) {
-    case NO_ROW:
+    case TOPO_NO_ROW:
         return "no row reacts to it: kept";
-    case TOGETHER:
-        return "not told apart from others: kept";
-    case AGREES:
+    case TOPO_TOGETHER:
+        return t->partner == i ? "told too roughly: kept"
+                               : arena_printf(a, "not told apart from %s: kept",
+                                              strchr(name_of(t->partner, a), '.') + 1);
+    case TOPO_AGREES:
         return "agrees: kept";
-    case MOVED:
-        break;
+    case TOPO_AGAINST:
+        return arena_printf(a, "moves against its rows (%s): kept", show_rows(t, a));
+    case TOPO_HELD:
+        return arena_printf(a, "%s: %s; held by %s", how, show_rows(t, a),
+                            show_group(topo_call_group(f->calls, t->call), a));
+    case TOPO_MOVED:
+        return arena_printf(a, "%s: %s", how, show_rows(t, a));
     }
-    return t->at_bound        ? "at the end of its physical range: the model lacks something here"
-           : t->spread > 0.15 ? "roughly"
-                              : "well";
+    return "";
 }
 
 /* Every constant that the description has or the fit gives it. */
-static void report_constants(const struct fitting *f, struct arena *a, struct table *t)
+static void report_constants(const struct topo_fit *f, struct arena *a, struct table *t)
 {
     table_init(t, constant_cols, sizeof(constant_cols) / sizeof(constant_cols[0]));
-    for (size_t i = 0; i < N_TUNABLES; i++) {
-        const struct tunable *x = &tunables[i];
+    for (size_t i = 0; i < topo_n_tunables; i++) {
+        const struct topo_tunable *x = &topo_tunables[i];
         bool time = x->hi<0.01, rate = x->hi> 1e6;
         double unit = time ? US : rate ? 1e9 : 1;
-        double was = *constant((struct cluster *)&f->before, i), is = *constant(f->c, i);
+        double was = topo_value(&f->before, x), is = topo_value(f->c, x);
 
         if (is <= 0)
             continue;
         table_row(t);
-        table_set_str(t, "constant",
-                      *x->part ? arena_printf(a, "%s.%s", x->path, x->part) : x->path);
+        table_set_str(t, "constant", name_of(i, a));
         table_set_str(t, "unit", time ? "us" : rate ? "GB/s" : "");
         if (was > 0)
             table_set_double(t, "before", was / unit);
         table_set_double(t, "fitted", is / unit);
-        if (f->told[i].verdict != NO_ROW)
+        if (f->told[i].verdict != TOPO_NO_ROW)
             table_set_double(t, "spread_percent", 100 * f->told[i].spread);
-        table_set_bool(t, "kept", f->told[i].verdict != MOVED);
-        table_set_str(t, "says", says(&f->told[i]));
+        table_set_bool(t, "kept", !topo_moved(f->told[i].verdict));
+        table_set_str(t, "says", says(f, i, a));
     }
 }
 
-static struct score report_tables(const struct fitting *f, const char *suffix, struct arena *a,
+/* "all_gather over 2 GPUs, which tells collectives.base.ll"; NULL: no table tells more. */
+static const char *show_next(const struct topo_fit *f, struct arena *a)
+{
+    const char *text = "";
+
+    if (!f->next)
+        return NULL;
+    for (size_t i = 0; i < topo_n_tunables; i++)
+        if (f->next_tells[i])
+            text = arena_printf(a, "%s%s%s", text, *text ? ", " : "", name_of(i, a));
+    return arena_printf(a, "%s, which tells %s", show_group(f->next, a), text);
+}
+
+static struct score report_tables(const struct topo_fit *f, const char *suffix, struct arena *a,
                                   struct table *t)
 {
     struct score all = {0};
@@ -458,7 +331,7 @@ static struct score report_tables(const struct fitting *f, const char *suffix, s
 }
 
 /* Each table predicted by a fit to all others. */
-static int leave_one_out(const struct fitting *f, struct arena *a, struct table *t,
+static int leave_one_out(const struct topo_fit *f, struct arena *a, struct table *t,
                          struct errors *errors, struct progress *done, struct err *e)
 {
     struct score all = {0};
@@ -467,7 +340,7 @@ static int leave_one_out(const struct fitting *f, struct arena *a, struct table 
         return err_set(e, ERR_INVALID, "--leave-one-out needs two tables or more");
     for (size_t i = 0; i < f->n_tables; i++) {
         struct cluster c = f->before;
-        struct fitting one = *f;
+        struct topo_fit one = *f;
         struct score s;
 
         if (f->tables[i].skipped)
@@ -475,8 +348,7 @@ static int leave_one_out(const struct fitting *f, struct arena *a, struct table 
         one.c = &c;
         one.without = i;
         progress_next(done, arena_printf(a, "without %s", f->tables[i].id));
-        fill_in(&c, &one);
-        if (fit(&one, e))
+        if (topo_fit(&one, e))
             return err_prefix(e, "without %s", f->tables[i].id);
         s = score_of(&one, i);
         errors_add(errors, &f->tables[i]);
@@ -489,9 +361,11 @@ static int leave_one_out(const struct fitting *f, struct arena *a, struct table 
 
 /* ---- the command ---- */
 
-static int read_files(const struct topo_calibration *k, struct fitting *f, struct arena *a,
-                      struct err *e)
+static int read_files(const struct topo_calibration *k, struct arena *a, struct coll_table **tables,
+                      size_t *n_tables, struct err *e)
 {
+    *tables = NULL;
+    *n_tables = 0;
     for (size_t i = 0; i < k->n_files; i++) {
         struct coll_table *more, *all;
         struct json j;
@@ -506,61 +380,74 @@ static int read_files(const struct topo_calibration *k, struct fitting *f, struc
         json_release(&j);
         if (rc)
             return -1;
-        all = ARENA_NEW(a, struct coll_table, f->n_tables + n);
-        if (f->n_tables)
-            memcpy(all, f->tables, f->n_tables * sizeof(*all));
-        memcpy(all + f->n_tables, more, n * sizeof(*all));
-        f->tables = all;
-        f->n_tables += n;
+        all = ARENA_NEW(a, struct coll_table, *n_tables + n);
+        if (*n_tables)
+            memcpy(all, *tables, *n_tables * sizeof(*all));
+        memcpy(all + *n_tables, more, n * sizeof(*all));
+        *tables = all;
+        *n_tables += n;
     }
-    if (coll_tables_distinct(f->tables, f->n_tables, e))
-        return -1;
-    if (!n_rows(f))
-        return err_set(e, ERR_INVALID, "the tables have no row that %s can predict: nothing to fit",
-                       k->cluster);
-    return 0;
+    return coll_tables_distinct(*tables, *n_tables, e);
 }
 
-static void set_sources(const struct topo_calibration *k, const struct fitting *f, struct arena *a)
+static void set_sources(const struct topo_calibration *k, const struct topo_fit *f, struct arena *a)
 {
-    const char *source =
-        arena_printf(a, "fit by ballast topo --calibrate to %zu rows of %zu tables in %s%s",
-                     n_rows(f), f->n_tables, k->files[0], k->n_files > 1 ? " and others" : "");
+    const char *source = arena_printf(
+        a, "fit by ballast topo --calibrate to %zu rows of %zu tables in %s%s", topo_fit_rows(f),
+        f->n_tables, k->files[0], k->n_files > 1 ? " and others" : "");
 
-    for (size_t i = 0; i < f->n_free; i++)
-        cluster_set_source(f->c, a, tunables[f->free[i]].path, source);
-    source = arena_printf(
-        a, "nine in ten rows of the tables that the constants are fitted to lie within");
-    if (f->c->coll.band[BAND_SMALL] > 0 || f->c->coll.band[BAND_LARGE] > 0)
+    for (size_t i = 0; i < topo_n_tunables; i++)
+        if (topo_moved(f->told[i].verdict))
+            cluster_set_source(f->c, a, topo_tunables[i].path, source);
+    if (f->c->coll.believed_ll128 != f->before.coll.believed_ll128)
+        cluster_set_source(f->c, a, "collectives.believed_ll128",
+                           "follows node.nvlink.efficiency, so that NCCL's choice stays as it was");
+    source = "nine in ten rows of the tables that the constants are fitted to lie within";
+    if (memcmp(f->c->coll.band, f->before.coll.band, sizeof(f->c->coll.band)))
         cluster_set_source(f->c, a, "collectives.band", source);
-    if (f->c->coll.net_band[BAND_SMALL] > 0 || f->c->coll.net_band[BAND_LARGE] > 0)
+    if (memcmp(f->c->coll.net_band, f->before.coll.net_band, sizeof(f->c->coll.net_band)))
         cluster_set_source(f->c, a, "collectives.net_band", source);
+    if (f->c->coll.n_tables != f->before.coll.n_tables ||
+        memcmp(f->c->coll.tables, f->before.coll.tables,
+               f->before.coll.n_tables * sizeof(*f->before.coll.tables)))
+        cluster_set_source(f->c, a, "collectives.tables",
+                           "the tables that constants are fitted to");
 }
 
 int topo_calibrate(const struct topo_calibration *k, struct cluster *c, struct arena *a,
-                   struct table *constants, struct table *scores, struct err *e)
+                   struct table *constants, struct table *scores, const char **next, struct err *e)
 {
-    struct fitting f = {.c = c, .without = SIZE_MAX};
+    struct coll_table *tables;
     struct errors errors = {0};
     struct progress done;
     struct score all, was;
-    size_t n_fits = 1;
+    size_t n_tables, n_fits = 1;
+    struct topo_fit f;
     int status;
 
-    if (read_files(k, &f, a, e))
+    if (read_files(k, a, &tables, &n_tables, e))
         return -1;
-    f.before = *c;
+    topo_fit_init(&f, topo_tunables, topo_n_tunables, c, tables, n_tables, a);
+    if (!topo_fit_rows(&f))
+        return err_set(e, ERR_INVALID, "the tables have no row that %s can predict: nothing to fit",
+                       k->cluster);
     table_init(scores, score_cols, score_n_cols);
-    predict(&f);
     all = report_tables(&f, ", before", a, scores);
     score_row(scores, "all, before", &all, true);
     for (size_t i = 0; i < f.n_tables && k->leave_one_out; i++)
         n_fits += !f.tables[i].skipped;
     progress_begin(&done, "fit", n_fits);
     progress_next(&done, "all tables");
-    fill_in(c, &f);
-    if (fit(&f, e))
+    if (topo_fit(&f, e))
         return -1;
+    topo_fit_measure_next(&f);
+    *next = show_next(&f, a);
+    if (!topo_fit_tells(&f))
+        return err_set(e, ERR_INVALID,
+                       "%zu row%s none of the constants of %s: nothing to fit; measure also %s",
+                       topo_fit_rows(&f), topo_fit_rows(&f) == 1 ? " identifies" : "s identify",
+                       c->name,
+                       *next ? *next : "more sizes, other collectives or other numbers of GPUs");
     report_constants(&f, a, constants);
     was = all;
     all = report_tables(&f, "", a, scores);
@@ -579,6 +466,8 @@ int topo_calibrate(const struct topo_calibration *k, struct cluster *c, struct a
     for (size_t i = 0; i < f.n_tables && !k->leave_one_out; i++)
         errors_add(&errors, &f.tables[i]);
     errors_to_bands(&errors, &c->coll);
+    cover(&f, false);
+    cover(&f, true);
     set_sources(k, &f, a);
     return 0;
 }
