@@ -24,7 +24,7 @@ static struct plan again(const struct search *s)
 {
     const struct plan *p = s->out->base->plan;
 
-    return (struct plan){.model = p->model, .cluster = p->cluster, .job = p->job};
+    return (struct plan){.model = *plan_whole(p), .cluster = p->cluster, .job = p->job};
 }
 
 static double tokens(const struct job *j)

@@ -72,6 +72,10 @@ int layout_groups(const struct layout *l, const struct job *j, uint32_t gpus_per
     bool may = layout_has_groups(l, j->optimizer);
 
     *group = 0;
+    if (!node)
+        return err_set(e, ERR_UNSUPPORTED,
+                       "--tp %u: tensor-parallel GPUs are of one node here, which has %u", j->tp,
+                       gpus_per_node);
     if (!may && g && g != ranks)
         return err_set(
             e, ERR_UNSUPPORTED,
@@ -79,15 +83,15 @@ int layout_groups(const struct layout *l, const struct job *j, uint32_t gpus_per
             "optimizer have shard groups",
             ranks, l->name);
     if (may && g > ranks)
-        return err_set(e, ERR_INVALID, "a group of %u on %u GPUs; expected a divisor of the ranks",
-                       g, ranks);
+        return err_set(e, ERR_INVALID, "a group of %u on %u %s; expected a divisor of the ranks", g,
+                       ranks, j->tp > 1 ? "data ranks" : "GPUs");
     if (may && g && ranks % g)
         return err_set(e, ERR_INVALID, "expected a divisor of the %u ranks", ranks);
     if (l->groups == GROUPS_NODE && !g && ranks % node)
         return err_set(e, ERR_INVALID,
-                       "layout '%s': groups of a node's %u GPUs do not share out %u ranks; give "
+                       "layout '%s': groups of a node's %u %s do not share out %u ranks; give "
                        "--shard-group",
-                       l->name, node, ranks);
+                       l->name, node, j->tp > 1 ? "data ranks" : "GPUs", ranks);
     if (l->groups == GROUPS_NODE)
         *group = g ? g : node;
     else if (may && g != ranks)

@@ -12,7 +12,7 @@ static const struct op *op_of(const struct run *r, uint32_t task)
 const char *time_category_name(enum time_category t)
 {
     static const char *const names[TIME_N] = {"gemm",   "attention", "elementwise", "optimizer",
-                                              "gather", "reduce",    "refresh",     "tensor"};
+                                              "gather", "reduce",    "refresh",     "tp"};
 
     return names[t];
 }

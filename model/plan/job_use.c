@@ -166,11 +166,11 @@ int job_check_tp(const struct job *j, const struct cluster *c, struct err *e)
 
     while (node % below)
         below--;
-    return node % j->tp
-               ? err_set(e, ERR_INVALID,
-                         "%u GPUs do not divide the %u that NVLink joins; nearest below: %u", j->tp,
-                         node, below)
-               : 0;
+    return node % j->tp ? err_set(e, ERR_INVALID,
+                                  "tensor-parallel GPUs are neighbours on NVLink: %u do not divide "
+                                  "the %u that it joins; nearest below: %u",
+                                  j->tp, node, below)
+                        : 0;
 }
 
 int job_check_pp(const struct job *j, const struct cluster *c, struct err *e)

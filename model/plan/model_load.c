@@ -75,7 +75,7 @@ static int load_plan(const char *text, size_t len, const char *path, struct aren
 
     if (plan_from_json(text, len, path, a, &p, e))
         return -1;
-    *m = p.model;
+    *m = *plan_whole(&p);
     return 0;
 }
 

@@ -89,7 +89,7 @@ static int divides(const struct model *m, const char *what, uint64_t n, uint32_t
 {
     uint32_t below = tp;
 
-    while (n % below)
+    while (n % below || tp % below) /* what divides tp divides the GPUs too */
         below--;
     return n % tp ? err_set(e, ERR_INVALID,
                             "%u ranks do not share the %llu %s of '%.100s' evenly; "
@@ -155,18 +155,36 @@ static uint64_t width_of(const struct unit_class *c, const struct tensor *t)
     }
 }
 
-/* Does the model keep weights as (in, out), as GPT-2 does? Its MLP tells, whose sides differ. */
-static bool keeps_inputs_first(const struct model *m, uint32_t unit)
+/* Which dimension of a weight that takes or makes the hidden vector are its outputs? -1: both sides are as wide. */
+static int outputs_by_shape(const struct model *m, const struct tensor *t, enum slice_cut cut)
 {
-    const struct unit *u = &m->units[unit];
+    uint64_t hidden = m->classes[m->units[t->unit].class_id].hidden;
+    bool first = t->shape[0] == hidden, second = t->shape[1] == hidden;
 
-    for (uint32_t i = u->first; i < u->first + u->n; i++) {
-        const struct tensor *t = &m->tensors[i];
+    if (first == second)
+        return -1;
+    return cut == SLICE_OUTPUTS ? first : second;
+}
 
-        if (t->slot == SLOT_DOWN && !t->is_bias && t->n_dims == 2)
-            return t->shape[0] != m->classes[u->class_id].hidden;
+/* A weight is stored as (out, in), or as (in, out): GPT-2 has all so, Llama 4 and gpt-oss their experts. Where its own shape does
+ * not tell, those of the same layer do, experts and others apart; latent attention's up projections are always (out, in). */
+static uint32_t outputs_at(const struct model *m, const struct tensor *t, enum slice_cut cut)
+{
+    const struct unit *u = &m->units[t->unit];
+    int at;
+
+    if (t->slot == SLOT_Q_B || t->slot == SLOT_KV_B)
+        return 0;
+    at = outputs_by_shape(m, t, cut);
+    for (uint32_t i = u->first; at < 0 && i < u->first + u->n; i++) {
+        const struct tensor *x = &m->tensors[i];
+        enum slice_cut its = slice_cut_of(x->slot);
+
+        if (x->n_dims == 2 && (x->expert < 0) == (t->expert < 0) && x->slot != SLOT_Q_B &&
+            x->slot != SLOT_KV_B && (its == SLICE_OUTPUTS || its == SLICE_INPUTS))
+            at = outputs_by_shape(m, x, its);
     }
-    return false;
+    return at < 0 ? 0 : (uint32_t)at;
 }
 
 /* The dimension of a weight that is cut. */
@@ -176,7 +194,7 @@ static uint32_t cut_dimension(const struct model *m, const struct tensor *t, enu
         return 0;
     if (t->slot == SLOT_RELATIVE)
         return 1;
-    return keeps_inputs_first(m, t->unit) == (cut == SLICE_OUTPUTS);
+    return cut == SLICE_OUTPUTS ? outputs_at(m, t, cut) : 1 - outputs_at(m, t, cut);
 }
 
 static int slice_tensor(const struct model *of, const struct model *sliced, uint32_t tp,

@@ -91,6 +91,40 @@ START_TEST(gpt2_stores_weights_the_other_way_around)
 }
 END_TEST
 
+/* gpt-oss keeps experts as (in, out) beside ordinary projections, of 2,880 columns each way: the hidden size is as wide as an
+ * expert, so that down's own shape tells nothing. */
+START_TEST(experts_stored_the_other_way_around_are_cut_so)
+{
+    static const char gpt_oss[] =
+        "{\"model_type\":\"gpt_oss\",\"vocab_size\":64,\"hidden_size\":64,\"intermediate_size\":64,"
+        "\"num_hidden_layers\":1,\"num_attention_heads\":8,\"num_key_value_heads\":4,\"head_dim\":"
+        "16,"
+        "\"num_local_experts\":2,\"num_experts_per_tok\":1}";
+    uint32_t seen = 0;
+
+    arena_init(&a);
+    MUST(!model_from_config(gpt_oss, sizeof(gpt_oss) - 1, "x", &a, &whole, &e), "%s", e.msg);
+    MUST(!model_slice(&whole, 4, 1, &a, &part, &e), "%s", e.msg);
+    for (uint32_t i = 0; i < part.n_tensors; i++) {
+        const struct tensor *t = &part.tensors[i];
+
+        if (t->slot == SLOT_Q && !t->is_bias)
+            ck_assert(t->shape[0] == 8 * 16 / 4 && t->shape[1] == 64);
+        else if (t->slot == SLOT_O && !t->is_bias)
+            ck_assert(t->shape[0] == 64 && t->shape[1] == 8 * 16 / 4);
+        else if (t->slot == SLOT_GATE_UP && !t->is_bias)
+            ck_assert(t->shape[0] == 64 && t->shape[1] == 2 * 64 / 4);
+        else if (t->slot == SLOT_DOWN && !t->is_bias)
+            ck_assert(t->shape[0] == 64 / 4 && t->shape[1] == 64);
+        else
+            continue;
+        seen++;
+    }
+    ck_assert_uint_eq(seen, 2 + 2 * 2);
+    arena_release(&a);
+}
+END_TEST
+
 /* Every product is shared out: the ranks' FLOPs add up to one rank's, whatever lies between. */
 START_TEST(ranks_share_all_products)
 {
@@ -137,7 +171,7 @@ START_TEST(what_cannot_be_shared_is_refused_by_name)
         const char *says;
     } rows[] = {
         {"gpt2", 8, ERR_INVALID,
-         "8 ranks do not share the 12 heads of 'gpt2' evenly; nearest below: 6"},
+         "8 ranks do not share the 12 heads of 'gpt2' evenly; nearest below: 4"},
         {"t5-11b", 2, ERR_UNSUPPORTED, "an encoder beside a decoder"},
         {"block:layers=1,hidden=96,ffn=100,heads=8", 8, ERR_INVALID, "columns of the MLP"},
         {"block:layers=1,hidden=96,ffn=384,heads=12,kv-heads=3", 4, ERR_INVALID, "3 key heads"},
@@ -168,5 +202,6 @@ START_TEST(a_wrong_cut_changes_the_shapes)
 END_TEST
 
 SUITE_MAIN("model/slice", llama_by_hand, fewer_key_heads_than_ranks_are_copied,
-           gpt2_stores_weights_the_other_way_around, ranks_share_all_products,
-           what_cannot_be_shared_is_refused_by_name, a_wrong_cut_changes_the_shapes)
+           gpt2_stores_weights_the_other_way_around, experts_stored_the_other_way_around_are_cut_so,
+           ranks_share_all_products, what_cannot_be_shared_is_refused_by_name,
+           a_wrong_cut_changes_the_shapes)
