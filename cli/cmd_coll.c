@@ -405,7 +405,8 @@ static void fill(struct table *t, struct asked *q, uint64_t bytes, const struct 
     table_set_double(t, "busbw_GBps",
                      algbw * call_bus_factor(q->calls[0].kind, q->calls[0].n_ranks));
     table_set_str(t, "algorithm", algorithm(q, x));
-    table_set_str(t, "protocol", nccl_protocol_name(x->nccl.protocol));
+    table_set_str(t, "protocol",
+                  nccl_protocol_name(x->nccl.sends_ll ? PROTOCOL_LL : x->nccl.protocol));
     table_set_double(t, "band_percent", 100 * band);
     table_set_u64(t, "channels", (uint64_t)x->nccl.channels);
     if (q->n_calls > 1)

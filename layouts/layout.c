@@ -72,6 +72,9 @@ int layout_groups(const struct layout *l, const struct job *j, uint32_t gpus_per
     bool may = layout_has_groups(l, j->optimizer);
 
     *group = 0;
+    if (!ranks)
+        return err_set(e, ERR_INVALID, "--tp %u does not divide the %u GPUs of the job", j->tp,
+                       j->gpus);
     if (!node)
         return err_set(e, ERR_UNSUPPORTED,
                        "--tp %u: tensor-parallel GPUs are of one node here, which has %u", j->tp,

@@ -290,7 +290,7 @@ static void p2p(const struct cluster *c, const struct nccl_call *call, struct nc
         out->nic_scale = 1 / or_1(v->net_rate);
     link_s = fmax(call->node_s * out->node_scale, call->nic_s * out->nic_scale);
     if (m <= ll_message(call) && v->ll_rate > 0) {
-        out->protocol = PROTOCOL_LL;
+        out->sends_ll = true;
         busy = fmax(link_s, call->node_s / v->ll_rate);
     } else {
         busy = fmax(call->node_s * out->node_scale + copy_s, call->nic_s * out->nic_scale);

@@ -97,6 +97,7 @@ struct nccl_time {
     enum coll_protocol protocol;
     double latency_s, transfer_s;
     double ramp_s;   /* part of the latency */
+    bool sends_ll;   /* P2P chooses its protocol by the message, whatever is allowed: LL here */
     double channels; /* thread blocks of the call on a GPU, each with connections of its own */
     /* Seconds of links inside a node and of NICs that this algorithm needs per second that
      * call.node_s and .nic_s say. */
