@@ -405,8 +405,7 @@ static void fill(struct table *t, struct asked *q, uint64_t bytes, const struct 
     table_set_double(t, "busbw_GBps",
                      algbw * call_bus_factor(q->calls[0].kind, q->calls[0].n_ranks));
     table_set_str(t, "algorithm", algorithm(q, x));
-    table_set_str(t, "protocol",
-                  nccl_protocol_name(x->nccl.sends_ll ? PROTOCOL_LL : x->nccl.protocol));
+    table_set_str(t, "protocol", nccl_protocol_shown(&x->nccl));
     table_set_double(t, "band_percent", 100 * band);
     table_set_u64(t, "channels", (uint64_t)x->nccl.channels);
     if (q->n_calls > 1)
@@ -497,8 +496,7 @@ static const char *basis_text(const struct asked *q)
     if (q->basis == BASIS_MEASURED)
         return "validated by measured tables of this fabric";
     return q->n_nodes > 1 ? "extrapolated from measured tables of this fabric: of other nodes, "
-                            "GPUs of each or "
-                            "algorithms"
+                            "GPUs of each or algorithms"
                           : "from measured tables of other numbers of GPUs of such a node";
 }
 

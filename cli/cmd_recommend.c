@@ -108,7 +108,7 @@ static bool redundant(const struct search *s, const struct plan *p)
            !layout_resolve(p->job.layout, p->job.optimizer, s->a, &l, &st, &full, &e) &&
            l->groups == GROUPS_NODE &&
            !layout_groups(l, &p->job, p->cluster.gpus_per_node, &group, &e) &&
-           group == p->job.gpus / p->job.tp;
+           group == plan_data_ranks(p);
 }
 
 /* What is looked for: any layout that fits; the best of each that is not too big at sight; one's peak, however large. */

@@ -200,8 +200,7 @@ static void fill_sizes(struct table *t, const struct coll_table *c)
         table_set_double(t, "predicted", r->predicted_us);
         table_set_double(t, "error_percent", 100 * (r->predicted_us / r->time_us - 1));
         table_set_str(t, "algorithm", nccl_algo_name(r->nccl.algo));
-        table_set_str(t, "protocol",
-                      nccl_protocol_name(r->nccl.sends_ll ? PROTOCOL_LL : r->nccl.protocol));
+        table_set_str(t, "protocol", nccl_protocol_shown(&r->nccl));
         table_set_str(t, "distrust", r->distrust);
         table_set_str(t, "collective", coll_kind_nccl_name(c->call.kind));
         table_set_str(t, "cluster", c->cluster.name);

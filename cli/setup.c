@@ -182,7 +182,7 @@ static int resolve_batch(const struct setup *s, struct job *j, struct err *e)
     snprintf(number, sizeof(number), "%.*s", (int)num_min(len, sizeof(number) - 1), v->text);
     if (units_count(number, &batch, e))
         return err_prefix(e, "%s %s", opts_said(s->opts, "global-batch").s, v->text);
-    if (!num_mul(j->micro_batch, j->gpus / j->tp, &step) || !num_mul(step, tokens, &step) ||
+    if (!num_mul(j->micro_batch, job_data_ranks(j), &step) || !num_mul(step, tokens, &step) ||
         step > NUM_MAX / 2)
         return err_set(e, ERR_OVERFLOW, "%s %s: micro-batch x GPUs%s passes 2^62",
                        opts_said(s->opts, "global-batch").s, v->text,

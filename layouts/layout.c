@@ -67,18 +67,13 @@ bool layout_may_sync_last(const struct layout *l)
 int layout_groups(const struct layout *l, const struct job *j, uint32_t gpus_per_node,
                   uint32_t *group, struct err *e)
 {
-    uint32_t g = j->shard_group, ranks = j->gpus / j->tp; /* data ranks */
+    uint32_t g = j->shard_group, ranks = job_data_ranks(j);
     uint32_t node = (uint32_t)num_min(gpus_per_node / j->tp, ranks);
     bool may = layout_has_groups(l, j->optimizer);
 
     *group = 0;
-    if (!ranks)
-        return err_set(e, ERR_INVALID, "--tp %u does not divide the %u GPUs of the job", j->tp,
-                       j->gpus);
-    if (!node)
-        return err_set(e, ERR_UNSUPPORTED,
-                       "--tp %u: tensor-parallel GPUs are of one node here, which has %u", j->tp,
-                       gpus_per_node);
+    if (job_check_data_ranks(j, gpus_per_node, e))
+        return -1;
     if (!may && g && g != ranks)
         return err_set(
             e, ERR_UNSUPPORTED,

@@ -31,6 +31,11 @@ const char *nccl_protocol_name(enum coll_protocol p)
     return names[p];
 }
 
+const char *nccl_protocol_shown(const struct nccl_time *t)
+{
+    return nccl_protocol_name(t->sends_ll ? PROTOCOL_LL : t->protocol);
+}
+
 static double or_1(double share)
 {
     return share > 0 ? share : 1;

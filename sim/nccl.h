@@ -64,6 +64,8 @@ enum nccl_algo {
 enum { NCCL_HEADS = 32 };
 const char *nccl_algo_name(enum nccl_algo a);         /* "Ring", as NCCL_ALGO spells it */
 const char *nccl_protocol_name(enum coll_protocol p); /* "LL128", as NCCL_PROTO does */
+struct nccl_time;
+const char *nccl_protocol_shown(const struct nccl_time *t); /* that the call goes by */
 
 /* How NCCL is run. Zeroes: a process for each GPU, its own choice, buffers as FSDP has them (in place). */
 struct nccl_options {

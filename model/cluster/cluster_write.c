@@ -71,8 +71,8 @@ static void add_lists(cJSON *to, const char *key, const uint8_t *which, uint32_t
 static void add_tables(cJSON *to, const char *key, const struct coll_constants *c)
 {
     cJSON *o = json_add_object(to, key), *list;
-    const char *algorithm;
     char text[40];
+    int n;
 
     for (uint32_t k = 0; k < MEASURED_KINDS; k++) {
         list = NULL;
@@ -83,13 +83,9 @@ static void add_tables(cJSON *to, const char *key, const struct coll_constants *
                 continue;
             if (!list)
                 list = json_add_array(o, measured_kinds[k]);
-            algorithm = t->algorithm ? measured_algorithms[t->algorithm - 1] : NULL;
-            if (t->nodes > 1)
-                snprintf(text, sizeof(text), "%ux%u%s%s", t->nodes, t->gpus, algorithm ? ":" : "",
-                         algorithm ? algorithm : "");
-            else
-                snprintf(text, sizeof(text), "%u%s%s", t->gpus, algorithm ? ":" : "",
-                         algorithm ? algorithm : "");
+            n = t->nodes > 1 ? snprintf(text, sizeof(text), "%ux", t->nodes) : 0;
+            snprintf(text + n, sizeof(text) - (size_t)n, "%u%s%s", t->gpus, t->algorithm ? ":" : "",
+                     t->algorithm ? measured_algorithms[t->algorithm - 1] : "");
             json_add_str(list, NULL, text);
         }
     }

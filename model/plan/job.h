@@ -102,6 +102,14 @@ struct job {
     double price_per_gpu_hour; /* 0: the cluster's */
 };
 
+/* Ranks that take different sequences: of tensor-parallel ranks one. */
+static inline uint32_t job_data_ranks(const struct job *j)
+{
+    return j->gpus / j->tp;
+}
+/* Do tensor-parallel GPUs fill the job, and lie inside nodes? ERR_INVALID, ERR_UNSUPPORTED name the rule. */
+int job_check_data_ranks(const struct job *j, uint32_t gpus_per_node, struct err *e);
+
 /* What a rank takes at once. */
 static inline struct graph_batch job_batch(const struct job *j)
 {

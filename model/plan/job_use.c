@@ -173,6 +173,19 @@ int job_check_tp(const struct job *j, const struct cluster *c, struct err *e)
                         : 0;
 }
 
+int job_check_data_ranks(const struct job *j, uint32_t gpus_per_node, struct err *e)
+{
+    if (j->gpus % j->tp)
+        return err_set(e, ERR_INVALID, "--tp %u does not divide the %u GPUs of the job", j->tp,
+                       j->gpus);
+    if (gpus_per_node % j->tp)
+        return err_set(e, ERR_UNSUPPORTED,
+                       "--tp %u: tensor-parallel GPUs are of one node here, and %u do not divide "
+                       "its %u",
+                       j->tp, j->tp, gpus_per_node);
+    return 0;
+}
+
 int job_check_pp(const struct job *j, const struct cluster *c, struct err *e)
 {
     (void)c;
@@ -214,7 +227,7 @@ const struct job_option *job_not_run(const struct job *j)
 /* As Megatron does, the default bucket grows with the data ranks: a ring's latency does too. */
 uint64_t job_default_bucket(const struct job *j)
 {
-    return num_max(UINT64_C(64) << 20, (uint64_t)(j->gpus / j->tp) << 20);
+    return num_max(UINT64_C(64) << 20, (uint64_t)job_data_ranks(j) << 20);
 }
 
 uint64_t job_written_gather(const struct plan *p)
@@ -256,7 +269,7 @@ void job_seen_grad_sync(const struct plan *p, cJSON *to, const char *key)
 
 void job_seen_shard_group(const struct plan *p, cJSON *to, const char *key)
 {
-    if (p->job.shard_group == 0 || p->job.shard_group == p->job.gpus / p->job.tp)
+    if (p->job.shard_group == 0 || p->job.shard_group == plan_data_ranks(p))
         json_add_str(to, key, "all");
     else
         json_add_u64(to, key, p->job.shard_group);

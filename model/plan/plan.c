@@ -71,14 +71,8 @@ int plan_slice(struct plan *plan, struct arena *a, struct err *e)
 
     if (tp == 1 || plan->whole)
         return 0;
-    if (plan->world % tp)
-        return err_set(e, ERR_INVALID, "--tp %u does not divide the %u GPUs of the job", tp,
-                       plan->world);
-    if (plan->cluster.gpus_per_node % tp)
-        return err_set(e, ERR_UNSUPPORTED,
-                       "--tp %u: tensor-parallel GPUs are of one node here, and %u do not divide "
-                       "its %u",
-                       tp, tp, plan->cluster.gpus_per_node);
+    if (job_check_data_ranks(&plan->job, plan->cluster.gpus_per_node, e))
+        return -1;
     if (plan->job.sequence_parallel && plan->job.seq_len % tp)
         return err_set(e, ERR_INVALID,
                        "--sp shares sequences of %llu tokens, which --tp %u does not divide",

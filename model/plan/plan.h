@@ -76,10 +76,9 @@ static inline const struct model *plan_whole(const struct plan *p)
  * the ranks, a node's GPUs, heads or widths, or the tokens of sequence parallelism; ERR_UNSUPPORTED: layers that are not cut. */
 int plan_slice(struct plan *p, struct arena *a, struct err *e);
 
-/* Ranks that take different sequences: of tensor-parallel ranks one. */
 static inline uint32_t plan_data_ranks(const struct plan *p)
 {
-    return p->world / p->job.tp;
+    return job_data_ranks(&p->job);
 }
 
 /* Do owners' updates travel as the framework sends them? Known is that only where each rank needs all of them after the step. */

@@ -38,14 +38,18 @@ enum slice_cut slice_cut_of(enum tensor_slot slot)
     case SLOT_FINAL_NORM:
     case SLOT_NORM1:
     case SLOT_NORM2:
-    case SLOT_Q_NORM:
-    case SLOT_K_NORM:
-    case SLOT_ROUTER:
     case SLOT_NORM1_POST:
     case SLOT_NORM2_POST:
     case SLOT_EMBED_NORM:
     case SLOT_PROJECT_IN:
     case SLOT_PROJECT_OUT:
+    case SLOT_ROUTER_CORRECTION:
+    case SLOT_TOKEN_TYPE:
+        return SLICE_WHOLE;
+    case SLOT_Q_NORM:
+    case SLOT_K_NORM:
+    case SLOT_ROUTER:
+    case SLOT_SHARED_ROUTER:
     case SLOT_Q_A:
     case SLOT_Q_A_NORM:
     case SLOT_KV_A:
@@ -54,10 +58,7 @@ enum slice_cut slice_cut_of(enum tensor_slot slot)
     case SLOT_INDEX_K:
     case SLOT_INDEX_K_NORM:
     case SLOT_INDEX_WEIGHTS:
-    case SLOT_ROUTER_CORRECTION:
-    case SLOT_SHARED_ROUTER:
-    case SLOT_TOKEN_TYPE:
-        return SLICE_WHOLE;
+        return SLICE_WHOLE_WITHIN;
     case SLOT_ROUTER_NORM: /* norms between a router's experts see a part of the sum */
     case SLOT_EXPERTS_NORM:
     case SLOT_EXPERTS_NORM_POST:
@@ -211,7 +212,7 @@ static int slice_tensor(const struct model *of, const struct model *sliced, uint
     if (cut == SLICE_REFUSED)
         return err_set(e, ERR_UNSUPPORTED,
                        "tensor parallelism of tensor '%.100s' is not in this version", t->name);
-    if (cut == SLICE_WHOLE || (t->is_bias && cut == SLICE_INPUTS))
+    if (cut == SLICE_WHOLE || cut == SLICE_WHOLE_WITHIN || (t->is_bias && cut == SLICE_INPUTS))
         return 0;
     at = t->is_bias ? 0 : cut_dimension(of, t, cut);
     if (cut == SLICE_VOCAB)
@@ -287,28 +288,11 @@ bool slice_gradient_partial(const struct model *of, const struct model *sliced, 
     const struct tensor *t = &sliced->tensors[tensor];
     const struct unit_class *whole = &of->classes[of->units[t->unit].class_id],
                             *part = &sliced->classes[of->units[t->unit].class_id];
-    bool cut = t->numel < of->tensors[tensor].numel;
+    enum slice_cut cut = slice_cut_of(t->slot);
+    bool whole_here = t->numel == of->tensors[tensor].numel;
 
-    switch (t->slot) {
-    case SLOT_K:
-    case SLOT_V:
-    case SLOT_QKV:
+    if (t->slot == SLOT_K || t->slot == SLOT_V || t->slot == SLOT_QKV) /* copied key heads */
         return (uint64_t)part->n_kv_heads * whole->n_heads >
                (uint64_t)whole->n_kv_heads * part->n_heads;
-    case SLOT_Q_NORM:
-    case SLOT_K_NORM:
-    case SLOT_ROUTER:
-    case SLOT_SHARED_ROUTER:
-    case SLOT_Q_A:
-    case SLOT_Q_A_NORM:
-    case SLOT_KV_A:
-    case SLOT_KV_A_NORM:
-    case SLOT_INDEX_Q:
-    case SLOT_INDEX_K:
-    case SLOT_INDEX_K_NORM:
-    case SLOT_INDEX_WEIGHTS:
-        return !cut;
-    default: /* between products each rank has all tokens, or its own */
-        return !cut && sequence_parallel;
-    }
+    return whole_here && (cut == SLICE_WHOLE_WITHIN || sequence_parallel);
 }

@@ -12,8 +12,16 @@
 
 #include "model/tensors/model.h"
 
-/* How a slot's weight is cut; its bias is cut with outputs and whole with inputs. */
-enum slice_cut { SLICE_WHOLE, SLICE_OUTPUTS, SLICE_INPUTS, SLICE_VOCAB, SLICE_REFUSED };
+/* How a slot's weight is cut; its bias is cut with outputs and whole with inputs. Whole are weights between products, which see
+ * all tokens or, under sequence parallelism, a rank's; and within them, beside what each rank has its heads or columns of. */
+enum slice_cut {
+    SLICE_WHOLE,
+    SLICE_WHOLE_WITHIN,
+    SLICE_OUTPUTS,
+    SLICE_INPUTS,
+    SLICE_VOCAB,
+    SLICE_REFUSED
+};
 enum slice_cut slice_cut_of(enum tensor_slot slot);
 
 /* `of` for one of tp ranks, in arena, names shared; tp 1: a copy. The vocabulary is padded to whole multiples of `pad` x tp

@@ -66,6 +66,20 @@ static void lower(struct plan *plan, struct program *p, const struct job *j, con
     MUST(!program_check(p, &e), "%s: %s", layout, e.msg);
 }
 
+/* What a step of the block exchanges. */
+static struct counted counted(const struct job *j, const char *layout)
+{
+    struct counted c;
+    struct program p;
+    struct plan plan;
+
+    arena_init(&a);
+    lower(&plan, &p, j, layout);
+    count(&p, &c);
+    arena_release(&a);
+    return c;
+}
+
 /* Figure 4: two all-reduces a layer in forward, two in backward, of the tokens' hidden vectors; one behind the embedding, one before
  * the head; three numbers a token for the loss. */
 START_TEST(two_all_reduces_a_layer_and_pass)
@@ -73,20 +87,15 @@ START_TEST(two_all_reduces_a_layer_and_pass)
     const uint64_t x = (uint64_t)MICRO * SEQ * HIDDEN, tokens = MICRO * SEQ;
     struct job j = tensor_job(2, false);
     struct counted c;
-    struct program p;
-    struct plan plan;
 
-    arena_init(&a);
     j.grad_accum = 3;
-    lower(&plan, &p, &j, "zero1");
-    count(&p, &c);
+    c = counted(&j, "zero1");
     ck_assert_uint_eq(c.elements[PHASE_FORWARD][COLL_ALL_REDUCE],
                       3 * ((2 * LAYERS + 1) * x + 3 * tokens));
     ck_assert_uint_eq(c.calls[PHASE_FORWARD][COLL_ALL_REDUCE], 3 * (2 * LAYERS + 1 + 3));
     ck_assert_uint_eq(c.elements[PHASE_BACKWARD][COLL_ALL_REDUCE], 3 * (2 * LAYERS + 1) * x);
     ck_assert_uint_eq(c.calls[PHASE_OPTIMIZER][COLL_ALL_REDUCE], 0); /* norms see every token */
     ck_assert_uint_eq(c.calls[PHASE_FORWARD][COLL_ALL_GATHER], 0);
-    arena_release(&a);
 }
 END_TEST
 
@@ -97,12 +106,8 @@ START_TEST(sequence_parallelism_gathers_and_scatters)
     const uint64_t x = (uint64_t)MICRO * SEQ * HIDDEN;
     struct job j = tensor_job(4, true);
     struct counted c;
-    struct program p;
-    struct plan plan;
 
-    arena_init(&a);
-    lower(&plan, &p, &j, "zero1");
-    count(&p, &c);
+    c = counted(&j, "zero1");
     ck_assert_uint_eq(c.elements[PHASE_FORWARD][COLL_ALL_GATHER], (2 * LAYERS + 1) * x);
     ck_assert_uint_eq(c.elements[PHASE_FORWARD][COLL_REDUCE_SCATTER], (2 * LAYERS + 1) * x);
     ck_assert_uint_eq(c.elements[PHASE_FORWARD][COLL_ALL_REDUCE], 3 * MICRO * SEQ);
@@ -110,7 +115,6 @@ START_TEST(sequence_parallelism_gathers_and_scatters)
     ck_assert_uint_eq(c.elements[PHASE_BACKWARD][COLL_ALL_GATHER],
                       (2 * LAYERS + 1 /* embedding's output */ + 2 * LAYERS + 1 /* again */) * x);
     ck_assert_uint_eq(c.elements[PHASE_OPTIMIZER][COLL_ALL_REDUCE], (2 * LAYERS + 1) * HIDDEN);
-    arena_release(&a);
 }
 END_TEST
 
@@ -120,15 +124,10 @@ START_TEST(recomputation_repeats_exchanges)
     const uint64_t x = (uint64_t)MICRO * SEQ * HIDDEN;
     struct job j = tensor_job(2, false);
     struct counted c;
-    struct program p;
-    struct plan plan;
 
-    arena_init(&a);
     j.recompute = RECOMPUTE_FULL;
-    lower(&plan, &p, &j, "zero3");
-    count(&p, &c);
+    c = counted(&j, "zero3");
     ck_assert_uint_eq(c.elements[PHASE_BACKWARD][COLL_ALL_REDUCE], (3 * LAYERS + 1) * x);
-    arena_release(&a);
 }
 END_TEST
 
