@@ -99,6 +99,9 @@ static void title(struct strbuf *b, const struct evaluation *const *x, size_t n)
         strbuf_printf(&text, "%s on %u x %s (%u GPU%s), %s", plan->model.name, plan->job.nodes,
                       plan->cluster.name, plan->job.gpus, plan->job.gpus == 1 ? "" : "s",
                       optimizer_name(plan->job.optimizer));
+    if (plan->job.tp > 1)
+        strbuf_printf(&text, ", tensor%s parallel over %u",
+                      plan->job.sequence_parallel ? " and sequence" : "", plan->job.tp);
     strbuf_printf(b, "set multiplot layout %s title ", n <= FEW_BARS ? "1,2" : "2,1");
     plot_quote(b, text.s);
     strbuf_puts(b, " noenhanced font \",16\"\n");
